@@ -1,7 +1,7 @@
 """Laboratory: simulated hardware, a demo, and drills in virtual time.
 
 `simulator/` replaces modems, radios and a fleet of kits. `drill/` runs a team's week with real
-agents and a real hub. The modules beside these folders are their commands.
+agents and a real hub. The modules in this folder are the commands for them.
 """
 
 from fieldagent.system.extension import Extension

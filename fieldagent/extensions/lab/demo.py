@@ -1,5 +1,5 @@
-"""`fieldagent demo`: a simulated modem, the agent and a hook that prints, in one terminal. `--hub`
-adds a hub and a dispatcher who can sign in at the hub's console.
+"""`fieldagent demo`: runs a simulated modem, the agent and a hook that prints items, in one
+terminal. `--hub` adds a hub with a dispatcher, who can sign in at the hub's console.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ WITHOUT_CURL = """There is no curl here: apt-get install curl, or
 
 
 def run_demo(arguments: argparse.Namespace) -> int:
-    """Run the demo until it is stopped, in a temporary folder. `--hub` adds a hub on loopback,
+    """Run the demo in a temporary folder until it is stopped. `--hub` adds a hub on loopback.
     `--team` runs several kits instead.
     """
     if arguments.team:
@@ -102,7 +102,7 @@ class DemoHub(NamedTuple):
     password: str
     """Password of the dispatcher."""
     guest: Guest
-    """Dispatcher, who signs in with a link."""
+    """The dispatcher, who signs in with a link."""
 
 
 def _set_up_hub(home: Path, port: int) -> DemoHub:
@@ -143,7 +143,7 @@ async def _run(settings: Settings, bench: Bench, hub: DemoHub | None, asks: Asks
             from fieldagent.hub import hub as cloud
 
             serve = partial(cloud.run, guest=hub.guest)
-            # Only the agent receives signals. The hub ends with the agent.
+            # Only the agent receives signals. When the agent ends, the hub ends too.
             silent, nothing = trio.open_memory_channel[signal.Signals](0)
             silent.close()
             await nursery.start(serve, hub.settings, hub.store, _emit, nothing)

@@ -1,5 +1,5 @@
-"""`fieldagent demo --team 3`: kits in one terminal. The kits reach each other over a simulated
-radio, without any hardware (`agent/radios/udp.py`).
+"""`fieldagent demo --team 3`: runs several kits in one terminal. The kits reach each other over a
+simulated radio, without any hardware (`agent/radios/udp.py`).
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ Ctrl-C ends the team.
 
 
 def run_demo_team(arguments: argparse.Namespace) -> int:
-    """Run `arguments.team` kits over one simulated radio channel (UDP) until stopped, in a
-    temporary folder.
+    """Run `arguments.team` kits in a temporary folder until they are stopped. They share one
+    simulated radio channel (UDP).
     """
     most = 65_536 - arguments.team
     if arguments.port > most:
@@ -79,7 +79,7 @@ def _make_kit_settings(
 
 
 async def _run(kits: Sequence[Settings], loss: int, asks: Asks) -> None:
-    """Run the kits. When one of them ends, end all."""
+    """Run the kits. When one of them ends, end the others too."""
     async with trio.open_nursery() as nursery:
         tells, pages = [], []
         for kit in kits:
@@ -95,7 +95,7 @@ async def _run(kits: Sequence[Settings], loss: int, asks: Asks) -> None:
                 tell.send_nowait(number)
             break
         # A second signal does not interrupt the kits, because each kit has received the first
-        # signal and ends in good order.
+        # signal and ends properly.
 
 
 async def _run_one(kit: Settings, asks: Asks, task_status: trio.TaskStatus[int]) -> None:

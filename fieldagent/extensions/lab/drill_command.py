@@ -1,4 +1,4 @@
-"""`fieldagent drill`: runs a team's week in virtual time, and writes a report."""
+"""`fieldagent drill`: runs a team's week in virtual time and writes a report."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ from fieldagent.system.text_files import read_text_file
 from fieldagent.system.wording import describe_reason
 
 MEMORY = Path("/dev/shm")
-"""Folder in memory for journals during the run, because a drill does not simulate disk failures."""
+"""Folder in memory that contains the journals during a run, because a drill does not simulate disk
+failures."""
 
 
 class _NotRun(Exception):
@@ -40,7 +41,7 @@ class _NotRun(Exception):
 
 def run_drill(arguments: argparse.Namespace) -> int:
     """Run the plans, and print or write their report. Return MISSING or USAGE if a plan cannot be
-    run, ERROR if a guarantee of the program was broken.
+    run, or ERROR if a guarantee of the program was broken.
     """
     try:
         drills = [(path.name, _read_plans(path, arguments)) for path in arguments.plan]

@@ -1,4 +1,4 @@
-"""Table of the hub's commands of this extension."""
+"""Table of the hub's commands that this extension adds."""
 
 from __future__ import annotations
 

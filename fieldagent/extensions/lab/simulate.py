@@ -1,4 +1,4 @@
-"""`fieldagent simulate`: simulated hardware that obeys typed commands."""
+"""`fieldagent simulate`: simulated hardware that is controlled by typed commands."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ def print_line(line: str) -> None:
 
 
 def simulate_satellite(arguments: argparse.Namespace) -> int:
-    """Simulate a modem and its gateway until stopped. Without `--link`, the port is in a temporary
-    folder.
+    """Simulate a modem and its gateway until stopped. If `--link` is not given, the port is in a
+    temporary folder.
     """
     if not re.fullmatch(r"[0-9]{15}", arguments.imei):
         print("fieldagent: --imei takes 15 digits", file=sys.stderr)
@@ -68,7 +68,7 @@ def simulate_satellite(arguments: argparse.Namespace) -> int:
 @contextmanager
 def link_to(link: Path | None, name: str) -> Iterator[Path]:
     """Yield `link`. If `link` is None, yield a path with the name `name` in a temporary folder. The
-    folder is made only if needed, because a killed process cannot remove it.
+    folder is created only if necessary, because a killed process cannot remove it.
     """
     if link is not None:
         yield link
@@ -78,7 +78,7 @@ def link_to(link: Path | None, name: str) -> Iterator[Path]:
 
 
 def run_until_stopped(simulate: Callable[[], Awaitable[None]]) -> int:
-    """Run `simulate` until SIGTERM or Ctrl-C, and return the exit code. If a port cannot be opened,
+    """Run `simulate` until SIGTERM or Ctrl-C. Return the exit code. If a port cannot be opened,
     print the reason.
     """
 
@@ -118,9 +118,9 @@ def build(
     masters: Sequence[bytes] = (),
     hub: tuple[str, int] | None = None,
 ) -> Bench:
-    """Return a simulated 9602 with its gateway, not started. `latency` is in seconds. `masters` are
-    satellite-keys, of which the first authenticates MT messages. `hub` is the hub's address for
-    DirectIP.
+    """Return a simulated 9602 with its gateway. They are not running yet. `latency` is in seconds.
+    `masters` are satellite keys, and the first of them authenticates MT messages. `hub` is the
+    hub's address for DirectIP.
     """
     queue = MtQueue()
     home = BaseCamp(
@@ -137,8 +137,8 @@ def build(
 
 
 def build_imt(link: Path, imei: str, latency: float, masters: Sequence[bytes] = ()) -> ImtBench:
-    """Return a simulated 9704 with its gateway, as `build` does for a 9602. The gateway has no
-    hub.
+    """Return a simulated 9704 with its gateway, in the same way as `build` does for a 9602. The
+    gateway is not connected to a hub.
     """
     queue = MtQueue()
     home = BaseCamp(
@@ -176,7 +176,8 @@ async def _run(bench: Bench, mt_port: int) -> None:
         )
         print_line("type `help` for what can be sent and what can go wrong")
         await listen(partial(run_line, bench))
-        # Standard input has ended, for example in the background. Keep the simulation running.
+        # Standard input has ended, for example because the program runs in the background. The
+        # simulation continues.
         await trio.sleep_forever()
 
 
@@ -194,7 +195,7 @@ async def _connect_to_hub(bench: Bench, hub: HubSide, mt_port: int, nursery: tri
 
 
 async def listen(obey: Callable[[str], str]) -> None:
-    """Obey the typed commands until the end of standard input."""
+    """Run the typed commands until standard input ends."""
     async for line in read_typed_lines():
         try:
             said = obey(line)
@@ -205,12 +206,12 @@ async def listen(obey: Callable[[str], str]) -> None:
 
 
 async def read_typed_lines() -> AsyncIterator[str]:
-    """Yield the lines of standard input without line ends. A last line without a line end is left
-    out.
+    """Yield the lines of standard input without their line ends. A last line that has no line end
+    is ignored.
     """
     rest = b""
-    # Read in a thread that can be abandoned. The terminal must stay blocking, because the parent
-    # shell uses it too.
+    # Read in a thread that can be abandoned. The terminal must remain in blocking mode, because the
+    # parent shell uses it too.
     while piece := await trio.to_thread.run_sync(os.read, 0, 4096, abandon_on_cancel=True):
         *lines, rest = (rest + piece).split(b"\n")
         for line in lines:

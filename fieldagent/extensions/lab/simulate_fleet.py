@@ -1,4 +1,4 @@
-"""`fieldagent simulate fleet`: load test of an operator's own hub with many emulated kits."""
+"""`fieldagent simulate fleet`: tests an operator's own hub under the load of many emulated kits."""
 
 from __future__ import annotations
 
@@ -39,15 +39,15 @@ from fieldagent.system.terminal import escape_line
 from fieldagent.system.wording import describe_reason, format_count
 
 OTHER_FILES = 64
-"""Number of this program's open files that are not links."""
+"""Number of files that this program opens in addition to the links."""
 REPORT_INTERVAL_S = 5.0
 SETTLE_S = 30.0
-"""Seconds within which the hub must confirm the last items at the end."""
+"""Seconds at the end within which the hub must confirm the last items."""
 PROBED_TOKENS = 3
-"""Number of tokens that are tried first. If the hub refuses all of them, the tokens belong to
-another hub."""
+"""Number of tokens that are tried before all others. If the hub refuses all of them, the tokens
+belong to another hub."""
 BUSY_LOAD = 0.9
-"""Processor load of this program from which the measurement is no longer valid."""
+"""Processor load of this program above which the measurement is not valid."""
 PORT_RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
 
@@ -58,7 +58,9 @@ class _NotBegun(Exception):
 
 
 def run_fleet(arguments: argparse.Namespace) -> int:
-    """Run the fleet against the hub, and print the report. Return ERROR if the result is bad."""
+    """Run the fleet against the hub and print the report. Return ERROR if the result is not as
+    expected.
+    """
     try:
         hub, tokens = _read_hub_address(arguments), _read_tokens(arguments)
         _check_sources(arguments.source)
@@ -139,8 +141,8 @@ class _Run:
         self._began = 0.0
 
     async def run(self, asks: Asks) -> None:
-        """Run the fleet until its time is over or a signal asks it to end, and fill `report`.
-        Raises _NotBegun.
+        """Run the fleet until its time is over or a signal stops it. Fill `report`. Raises
+        _NotBegun.
         """
         await self._try_some()
         memory, processor = _read_memory(), time.process_time()
@@ -166,8 +168,8 @@ class _Run:
             nursery.cancel_scope.cancel()
 
     async def _try_some(self) -> None:
-        """Probe the hub with a few tokens. Raises _NotBegun if the tokens belong to another hub, or
-        if there is no hub.
+        """Try a few tokens at the hub. Raises _NotBegun if the tokens belong to another hub, or if
+        there is no hub.
         """
         some = random.sample(self._tokens, min(PROBED_TOKENS, len(self._tokens)))
         for token in some:
@@ -201,7 +203,7 @@ class _Run:
             )
 
     def _list_advice(self, cost: FleetCost) -> list[str]:
-        """Return texts about the limits of this run, and about ways to raise them."""
+        """Return texts about the limits of this run and about ways to raise these limits."""
         refused, links = self.report["links"]["refused"], self.report["links"]
         advice = []
         if any(reason.endswith(_describe_error(errno.EMFILE)) for reason in refused):
@@ -249,5 +251,5 @@ async def _cancel_on_signal(asks: Asks, scope: trio.CancelScope) -> None:
 
 
 def _read_memory() -> int:
-    """Return the resident memory of this process in bytes (proc_pid_statm(5))."""
+    """Return the size of this process's memory in bytes (proc_pid_statm(5))."""
     return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()

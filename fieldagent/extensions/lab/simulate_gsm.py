@@ -1,4 +1,4 @@
-"""`fieldagent simulate gsm`: a simulated GSM modem for SMS on a pty. The modem obeys typed
+"""`fieldagent simulate gsm`: a simulated GSM modem for SMS on a pty, which is controlled by typed
 commands.
 """
 
@@ -54,7 +54,9 @@ def print_line(line: str) -> None:
 
 
 def simulate_gsm(arguments: argparse.Namespace) -> int:
-    """Simulate a modem until stopped. Without `--link`, the port is in a temporary folder."""
+    """Simulate a modem until stopped. If `--link` is not given, the port is in a temporary
+    folder.
+    """
     with link_to(arguments.link, "gsm") as link:
         return run_until_stopped(partial(_run, GsmPort(link)))
 
@@ -65,7 +67,7 @@ class GsmPort:
     def __init__(self, link: Path) -> None:
         self.link = link
         self.ahead = 0
-        """Seconds by which the network's clock is ahead of this machine's clock."""
+        """Seconds by which the network's clock is fast compared with this machine's clock."""
         self.modem = SimulatedGsmModem(
             lambda message: print_line(format_sent(message)), clock=lambda: time.time() + self.ahead
         )
@@ -75,8 +77,8 @@ class GsmPort:
         self._poked = trio.Event()
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> NoReturn:
-        """Serve the line while it is plugged in. Unplugging also cuts the modem's power. This never
-        returns.
+        """Serve the line while it is plugged in. When the line is unplugged, the modem loses
+        power.
         """
         while True:
             await self._plugged.wait()
@@ -94,11 +96,11 @@ class GsmPort:
             self.modem.power_off()
 
     def check_output(self) -> None:
-        """Make the port check if the modem has data to send."""
+        """Make the port check whether the modem has data to send."""
         self._poked.set()
 
     async def _write_output(self, line: trio.lowlevel.FdStream) -> NoReturn:
-        # Only this task writes, because typed commands and requests on the line can come at the
+        # Only this task writes, because typed commands and requests on the line can arrive at the
         # same time.
         while True:
             self._poked = trio.Event()
@@ -107,7 +109,7 @@ class GsmPort:
             await self._poked.wait()
 
     def unplug(self) -> None:
-        """Remove the line and cut the modem's power."""
+        """Remove the line and switch off the modem."""
         if self._plugged.is_set():
             self._plugged = trio.Event()
             self._unplugged.cancel()
@@ -130,7 +132,8 @@ async def _run(port: GsmPort) -> None:
             port.check_output()
             for part in said.splitlines():
                 print_line(part)
-        # Standard input has ended, for example in the background. Keep the simulation running.
+        # Standard input has ended, for example because the program runs in the background. The
+        # simulation continues.
         await trio.sleep_forever()
 
 
@@ -138,7 +141,8 @@ def run_command(port: GsmPort, line: str) -> str:
     """Run one command and return its output. Raises BadCommand, LocalProtocolError."""
     word, _, rest = line.strip().partition(" ")
     faults = port.modem.faults
-    # Commands of HELP. Most need one line of code, which a table would hide in lambdas.
+    # The commands in HELP. Most need one line of code, which lambdas in a table would make harder
+    # to read.
     match word:
         case "":
             return ""

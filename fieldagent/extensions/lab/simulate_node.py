@@ -1,5 +1,5 @@
-"""`fieldagent simulate node`: simulated radio nodes on ptys, with a lossy radio channel between
-them.
+"""`fieldagent simulate node`: simulated radio nodes on ptys, which share a radio channel that loses
+packets.
 """
 
 from __future__ import annotations
@@ -66,9 +66,9 @@ def _make_meshtastic(
 
 
 def _choose_air(air: SharedAir) -> SharedAir:
-    # Chips listen for a preamble before they transmit, and a preamble lasts tens of symbols. So
-    # transmissions do not collide. Packets are lost only because of `--loss`, or if the receiver
-    # itself transmits.
+    # Chips listen for a preamble before they transmit, and a preamble lasts tens of symbols, so
+    # transmissions do not collide. A packet is lost only because of `--loss`, or because the
+    # receiver itself transmits.
     air.turnaround = 0.0
     return air
 
@@ -86,12 +86,14 @@ KINDS = {
     "rnode": _make_rnode,
     "meshtastic": _make_meshtastic,
 }
-"""Simulated radios, by their value of `radio-protocol` or `mesh-protocol`. A LoRa radio's bit rate
-follows from its settings."""
+"""Functions that create the simulated radios, by the value of `radio-protocol` or `mesh-protocol`.
+The bit rate of a LoRa radio depends on its settings."""
 
 
 def simulate_nodes(arguments: argparse.Namespace) -> int:
-    """Simulate the nodes until stopped. Print the seed, which reproduces the random events."""
+    """Simulate the nodes until stopped. Print the seed, with which the random events can be
+    reproduced.
+    """
     seed = SystemRandom().getrandbits(32) if arguments.seed is None else arguments.seed
     impairments = Impairments(
         loss=arguments.loss,
@@ -116,7 +118,7 @@ def simulate_nodes(arguments: argparse.Namespace) -> int:
 
 
 def _list_links(folder: Path, count: int, tcp_port: int | None) -> list[Path | int]:
-    """Return the link of each node. The first link belongs to the kit's node and is always a serial
+    """Return the link of each node. The first link is for the kit's node and is always a serial
     line.
     """
     links: list[Path | int] = [folder / f"node-{number}" for number in range(1, count + 1)]
@@ -126,7 +128,7 @@ def _list_links(folder: Path, count: int, tcp_port: int | None) -> list[Path | i
 
 
 def _exchange_identities(radios: Sequence[SimulatedRadio], crowd: int) -> None:
-    """Make radios of the same kind known to each other, as if each had heard the others."""
+    """Make radios of the same kind know each other, as if each radio had heard the others."""
     introduce_all([each for each in radios if isinstance(each, SimulatedMeshtastic)], crowd)
     companions = [each for each in radios if isinstance(each, SimulatedCompanion)]
     companion.introduce_all(companions, crowd)
@@ -145,7 +147,8 @@ async def _run(nodes: Nodes) -> None:
                 text = str(bad)
             for part in text.splitlines():
                 print_line(part)
-        # Standard input has ended, for example in the background. Keep the simulation running.
+        # Standard input has ended, for example because the program runs in the background. The
+        # simulation continues.
         await trio.sleep_forever()
 
 

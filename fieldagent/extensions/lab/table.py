@@ -1,4 +1,4 @@
-"""Table of the commands of this extension."""
+"""Table of the commands that this extension adds."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fieldagent.cli.table import read_table
 
 
 def read_pace(value: str) -> float:
-    """Read seconds between two positions, 1 or more. Raises ArgumentTypeError."""
+    """Return the number of seconds between two positions, at least 1. Raises ArgumentTypeError."""
     every = read_positive(value)
     if every < 1:
         raise argparse.ArgumentTypeError(f"{value!r} is too short: use 1 second or more")
@@ -17,14 +17,14 @@ def read_pace(value: str) -> float:
 
 
 def read_chance(value: str) -> float:
-    """Read a number from 0 to 1. Raises ArgumentTypeError."""
+    """Return a number from 0 to 1. Raises ArgumentTypeError."""
     if not 0 <= float(value) <= 1:
         raise argparse.ArgumentTypeError(f"{value!r} is not a chance from 0 to 1")
     return float(value)
 
 
 def read_team_size(text: str) -> int:
-    """Read a number of kits, 2 to 8. Raises ArgumentTypeError."""
+    """Return a number of kits from 2 to 8. Raises ArgumentTypeError."""
     if text not in map(str, range(2, 9)):
         raise argparse.ArgumentTypeError(f"{text!r} is not a team size; use 2 to 8")
     return int(text)

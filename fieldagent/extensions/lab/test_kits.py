@@ -1,4 +1,4 @@
-"""`fieldagent hub device make`: test kits for `fieldagent simulate fleet`."""
+"""`fieldagent hub device make`: creates test kits for `fieldagent simulate fleet`."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ OWNER = "test kits"
 
 
 def make_test_kits(arguments: argparse.Namespace) -> int:
-    """Make test kits in a new workspace, so that no one else gets their messages. To remove
-    everything, delete the workspace.
+    """Create test kits in a new workspace, so that no one else gets their messages. To remove all
+    of them, delete the workspace.
     """
     target: Path = arguments.tokens
 
@@ -45,7 +45,7 @@ def _make(db: Db, name: str, kits: int, target: Path) -> Row:
         )[1]
         for number in range(1, kits + 1)
     ]
-    # Write the tokens within the transaction, so that no test kit exists without a known token.
+    # Write the tokens within the transaction, so that the token of each test kit is known.
     try:
         replace_file(target, format_tokens(name, tokens).encode())
     except OSError as error:

@@ -1,5 +1,5 @@
-"""Simulated dispatchers at the hub's desk. The dispatchers have shifts, answer open SOS, and write
-to kits.
+"""Simulated dispatchers at the hub's desk. The dispatchers work in shifts, answer open incidents,
+and write to kits.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from fieldagent.hub.store.contract import Db, Store
 from fieldagent.package.package import Message
 
 CHECK_INTERVAL_S = 60.0
-"""Seconds between two checks of the desk by the dispatchers."""
+"""Seconds between two looks of the dispatchers at the desk."""
 CLOSED_AFTER_S = 3 * HOUR_S
-"""Seconds after which the dispatcher closes an acknowledged SOS."""
+"""Seconds after which the dispatcher closes an SOS that was acknowledged."""
 GRACE_S = 60.0
 
 
@@ -38,15 +38,14 @@ class DrillDesk:
         self._workspace = 0
         self._members: list[int] = []
         self._looks_at: dict[int, float] = {}
-        """Unix time at which a dispatcher will acknowledge an incident, by the id of the
-        incident."""
+        """Unix time when a dispatcher will acknowledge an incident, by the id of the incident."""
         self._store: Store | None = None
         self.written: dict[int, dict[str, float]] = defaultdict(dict)
-        """Time at which each text was written (trio's clock), by kit and text."""
+        """Time on trio's clock when each text was written, by kit and text."""
 
     def add_dispatchers(self, db: Db, workspace: int, now: float) -> None:
-        """Add the dispatchers to the hub as users with the role `dispatcher`. `now` is
-        Unix time.
+        """Add the dispatchers to the hub as users with the role `dispatcher`. `now` is the Unix
+        time.
         """
         self._workspace = workspace
         for plan in self._plans:
@@ -55,7 +54,7 @@ class DrillDesk:
             self._members.append(member)
 
     def _list_awake(self) -> list[int]:
-        """Return the dispatchers who are at the desk, by their indexes in the plan."""
+        """Return the dispatchers who are at the desk now, as indexes in the plan."""
         hour = self._clock() % DAY_S / HOUR_S
         return [
             place
@@ -64,9 +63,7 @@ class DrillDesk:
         ]
 
     async def answer_until_cancelled(self, store: Store) -> NoReturn:
-        """Answer open SOS every `CHECK_INTERVAL_S` seconds while a dispatcher is on shift. Never
-        returns.
-        """
+        """Answer open incidents every `CHECK_INTERVAL_S` seconds while a dispatcher is on shift."""
         self._store = store
         try:
             while True:
@@ -95,7 +92,7 @@ class DrillDesk:
                 self._looks_at.pop(id_, None)
 
     async def write(self, until: float, kits: int) -> None:
-        """Write to the kits at random times, until the time `until` of trio's clock."""
+        """Write to the kits at random times, until the time `until` on trio's clock."""
         async with trio.open_nursery() as nursery:
             for place, plan in enumerate(self._plans):
                 if plan.messages_per_day:

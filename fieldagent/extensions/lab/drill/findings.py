@@ -16,29 +16,32 @@ from fieldagent.package.package import Channel
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
 OUTAGE_SHARE_MIN = 0.1
-"""Smallest share of the waiting time that an outage must last to count as the reason."""
+"""Fraction of the waiting time that an outage must last before the report names it as the
+reason."""
 
 
 class BrokenPromise(Exception):
-    """Error: a guarantee of the program was broken. The text contains the trace of the message."""
+    """Error: the program has broken one of its guarantees. The text contains the trace of the
+    message.
+    """
 
 
 class CallForHelp(NamedTuple):
-    """An SOS of a kit. Times are seconds since the start of the drill, or None if the event never
-    happened.
+    """An SOS of a kit. Times are in seconds since the start of the drill. A time is None if the
+    event never happened.
     """
 
     kit: str
     raised: float
     at_hub: float | None
     seen: float | None
-    """Time at which the desk acknowledged the SOS."""
+    """Time when the desk acknowledged the SOS."""
     known: float | None
-    """Time at which the kit received the acknowledgement."""
+    """Time when the kit received the acknowledgement."""
 
 
 class KitMessage(NamedTuple):
-    """Message or position, but not an SOS, that a kit was asked to send."""
+    """A message or position that users posted at a kit. It is not an SOS."""
 
     kit: str
     number: int
@@ -46,9 +49,9 @@ class KitMessage(NamedTuple):
     at_hub: float | None
     is_position: bool
     replaced: bool
-    """True if a position did not arrive, but a newer position of the same kit arrived."""
+    """True if a position did not arrive, and a newer position of the same kit arrived instead."""
     why: str
-    """Reason why the item is late or missing; empty if it arrived in time or was replaced."""
+    """Reason why the item is late or missing. Empty if it arrived in time or was replaced."""
 
 
 class DeskMessage(NamedTuple):
@@ -57,17 +60,17 @@ class DeskMessage(NamedTuple):
     kit: str
     at: float
     on_kit: float | None
-    """Time at which the message was on the kit's disk."""
+    """Time when the message was on the kit's disk."""
 
 
 class Bill(NamedTuple):
     kit: str
     days: list[int]
-    """Credits of each day, from the operator's bill."""
+    """Credits of each day in the operator's bill."""
     for_sos: int
     own_count: int
-    """Credits that the kit itself has counted. `doubtful` is the largest number of credits that the
-    kit may have spent in addition."""
+    """Credits that the kit itself has counted. `doubtful` is the largest number of further credits
+    that the kit may have spent."""
     doubtful: int
 
 
@@ -77,9 +80,9 @@ class Findings(NamedTuple):
     written: list[DeskMessage]
     bills: list[Bill]
     air: dict[str, float]
-    """Airtime in seconds, by kit."""
+    """Airtime of each kit in seconds."""
     unposted: dict[str, int]
-    """Number of messages that could not be posted because the kit had no power."""
+    """Number of messages of each kit that could not be posted because the kit had no power."""
 
 
 def find(world: World) -> Findings:
@@ -122,7 +125,7 @@ def _find_start(moment: Any) -> float | None:
     return None if moment is None else float(moment) - START
 
 
-# Guarantees of the program.
+# Checks of the program's guarantees.
 
 
 def _check(kit: Kit, journal: sqlite3.Connection, hub: sqlite3.Connection) -> None:
@@ -170,7 +173,7 @@ def _make_broken_promise(
 
 
 def format_clock(at: float) -> str:
-    """Return a time of the drill as day and time: `day 2 14:05`."""
+    """Return a time of the drill as day and time of day: `day 2 14:05`."""
     minutes = int(at // 60)
     return f"day {minutes // 1440 + 1} {minutes // 60 % 24:02}:{minutes % 60:02}"
 
@@ -246,7 +249,7 @@ def _explain(
     begin, end = waited
     day = int(begin // DAY_S)
     if Channel.SATELLITE in kit.plan.bearers and int(end // DAY_S) > day:
-        # A message for which today's credits suffice leaves on the same day.
+        # If today's credits are sufficient for a message, it is sent on the same day.
         limit = kit.plan.credits_per_day - kit.plan.sos_reserve
         if kit.account.bill[day] >= limit - 1:
             return "the day's credits were spent"

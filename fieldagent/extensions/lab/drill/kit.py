@@ -1,4 +1,4 @@
-"""One kit of a drill: the real agent on simulated lines, with simulated users."""
+"""One kit of a drill: the real agent on simulated serial lines, with simulated users."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ KEEPERS = (
 )
 """Parts of the agent that handle messages."""
 FIRST_NUMBER = 1_900_000_000
-"""First message number of a drill. A real journal begins at a random number."""
+"""First message number in a drill. A real journal begins with a random number."""
 STARTING_S = 30.0
-"""Seconds from power-on to the start of the agent."""
+"""Seconds from power-on until the agent starts."""
 COLLAPSE_KEY = 7
-"""Collapse key of positions. A newer position replaces an earlier one that has not left."""
+"""Collapse key of positions. A new position replaces an earlier position that has not been sent."""
 
 
 @dataclass(slots=True)
@@ -55,22 +55,22 @@ class PostedPackage:
     """A Package that the users asked the kit to send."""
 
     at: float
-    """Time on trio's clock."""
+    """Time on trio's clock when the Package was posted."""
     body: dict[str, Any]
     sos: bool
 
 
 @dataclass(slots=True)
 class KitRecord:
-    """Events of a kit."""
+    """Events of one kit."""
 
     posted: dict[int, PostedPackage] = field(default_factory=dict)
-    """Packages that the kit accepted, by number."""
+    """Packages that the kit accepted, by their numbers."""
     unposted: int = 0
     """Number of Packages that could not be posted because the kit had no power."""
     log: list[tuple[float, str]] = field(default_factory=list)
     faults: list[str] = field(default_factory=list)
-    """Faults of the agent's parts. Each fault is a bug of the program."""
+    """Failures in parts of the agent. Each failure is a bug in the program."""
 
     def add_line(self, what: str) -> None:
         """Add a line to the log, with trio's current time."""
@@ -80,7 +80,7 @@ class KitRecord:
 @dataclass(eq=False)
 class Kit:
     number: int
-    """Number of the kit's user, device and station."""
+    """Number of the kit's user, of its device and of its station."""
     plan: KitPlan
     home: Path
     random: Random
@@ -109,7 +109,7 @@ class Kit:
 
     @property
     def hub_name(self) -> str:
-        """Return the host name that this kit uses for the hub. The drill recognizes the kit by this
+        """Return the host name that this kit uses for the hub. The drill recognises the kit by this
         name.
         """
         return f"hub-of-{self.number}.invalid"
@@ -120,20 +120,22 @@ class Kit:
         return sha256(self.plan.name.encode()).digest()
 
     def read_clocks(self) -> Reading:
-        """Return simulated clocks. The clocks are always trusted, and show one boot for the whole
-        drill.
+        """Return the simulated clocks. They are always trusted, and the boot is the same during the
+        whole drill.
         """
         now = trio.current_time()
         return Reading("drill", now, START + now, "network")
 
     def is_away(self, name: str) -> bool:
-        """Return True if there is an outage of `sky`, `network`, `earshot` or `power` now."""
+        """Return True if there is an outage of `name` now: `sky`, `network`, `earshot` or
+        `power`.
+        """
         return self.conditions[name].away
 
-    # Simulated failures.
+    # Simulated outages.
 
     async def run_sky_outages(self) -> NoReturn:
-        """Remove and restore the modem's satellite network as planned. Never returns."""
+        """Remove and restore the modem's satellite network according to the plan."""
 
         def log(away: bool) -> None:
             self.port.modem.set_service(not away)
@@ -142,11 +144,11 @@ class Kit:
         await self.conditions["sky"].run_plan(log)
 
     async def run_network_outages(self) -> NoReturn:
-        """Cut the link to the hub at the start of each network outage. Never returns."""
+        """Cut the link to the hub when a network outage begins, according to the plan."""
         await self.conditions["network"].run_plan(lambda away: self.cut_link() if away else None)
 
     async def run_power_outages(self) -> NoReturn:
-        """Cut and restore the power of kit and modem as planned. Never returns."""
+        """Cut and restore the power of the kit and its modem according to the plan."""
 
         def log(away: bool) -> None:
             if away:
@@ -157,7 +159,7 @@ class Kit:
         await self.conditions["power"].run_plan(log)
 
     def cut_link(self) -> None:
-        """Cut the link to the hub at both ends, if there is one."""
+        """Cut the link to the hub for both sides, if there is a link."""
         if self.wire is not None:
             self.wire.cut_connection()
 
@@ -171,8 +173,8 @@ class Kit:
         plan, home = self.plan, self.home
         yield f"state-directory={home}"
         if "keep-ended-days" not in plan.settings:
-            # Keep everything, because the report cannot distinguish a deleted journal entry from a
-            # lost message.
+            # Delete nothing, because the report could not distinguish a deleted journal entry from
+            # a lost message.
             yield "keep-ended-days=3650"
         if Channel.SATELLITE in plan.bearers:
             yield f"satellite-port={home}/modem"
@@ -193,7 +195,7 @@ class Kit:
             yield f"{name}={value}"
 
     async def run_agent(self) -> NoReturn:
-        """Run the agent while there is power. Never returns."""
+        """Run the agent whenever there is power."""
         settings, first = self.read_settings(), True
         while True:
             if not self.is_away("power"):
@@ -237,7 +239,9 @@ class Kit:
     # The users.
 
     async def act_until(self, until: float) -> None:
-        """Write, send positions and raise SOS, until the time `until` of trio's clock."""
+        """Let the users write, send positions and raise SOS calls until the time `until` on trio's
+        clock.
+        """
         async with trio.open_nursery() as nursery:
             if self.plan.messages_per_day:
                 nursery.start_soon(
@@ -250,8 +254,8 @@ class Kit:
                 nursery.start_soon(self._send_positions, until)
 
     def _compute_writing_interval(self) -> float:
-        """Return the mean seconds between two attempts to write. Attempts during sleep are
-        skipped.
+        """Return the mean number of seconds between two attempts to write. Attempts during sleep
+        are skipped.
         """
         share = sum(self._is_awake(hour + 0.5) for hour in range(24)) / 24
         return DAY_S * max(share, 1 / 24) / self.plan.messages_per_day
@@ -275,7 +279,7 @@ class Kit:
 
     async def _call_for_help(self) -> None:
         text = f"{self.plan.name}: we need help"
-        # A person who needs help switches the kit on.
+        # A person who needs help switches on the kit.
         while self.agent is None:
             await trio.sleep(60)
         await self._post({"message": {"content": text}, "priority": SOS_PRIORITY})
@@ -295,7 +299,7 @@ class Kit:
         if self.plan.by and "priority" not in body:
             body = {**body, "by": int(self.plan.by)}
         at = trio.current_time()
-        # If the power fails during this call, the user gets no confirmation, so the Package is not
+        # If the power fails during this call, the user gets no confirmation. So the Package is not
         # recorded as posted.
         standing = await self.agent.parts.intake.accept(read_package(body))
         self.record.posted[standing.sequence] = PostedPackage(at, body, "priority" in body)
@@ -303,7 +307,7 @@ class Kit:
 
 
 def list_faults(supervisor: Supervisor) -> list[str]:
-    """Return one line for each part that failed, with its error."""
+    """Return one line for each part that has failed, with its error."""
     return [f"{each.part}: {each.error}" for each in supervisor.get_faults() if each.times]
 
 

@@ -1,6 +1,7 @@
-"""In-memory serial lines and IP links between the agent and the simulated world.
+"""Serial lines and IP links in memory, between the agent and the simulated world.
 
-A line or link can be cut at any time. Both ends notice the cut as with real lines and links.
+A line or link can be cut at any time. Both sides notice this in the same way as with real lines and
+links.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from fieldagent.http.web_socket import WebSocketClosed
 
 
 class _LineBuffer:
-    """One direction of a line."""
+    """One direction of a serial line."""
 
     def __init__(self) -> None:
         self._data = bytearray()
@@ -53,7 +54,7 @@ class _LineBuffer:
 
 
 class _LineEnd:
-    """Part of a stream's interface that `SerialPort` and the simulators use."""
+    """One end of a serial line, with the methods that `SerialPort` and the simulators use."""
 
     def __init__(self, incoming: _LineBuffer, outgoing: _LineBuffer) -> None:
         self._hears = incoming
@@ -77,8 +78,8 @@ class SimulatedLines:
 
     @asynccontextmanager
     async def open_pty(self, name: Path) -> AsyncIterator[Any]:
-        """Open the modem's end of a line. Until this context ends, `open_serial` can open the other
-        end.
+        """Open the modem's end of a line within the context. Meanwhile, `open_serial` can open the
+        other end.
         """
         to_agent, from_agent = self._lines[str(name)] = _LineBuffer(), _LineBuffer()
         try:
@@ -92,8 +93,8 @@ class SimulatedLines:
     async def open_serial(
         self, path: str, baud: int, recorder: FlightRecorder | None = None
     ) -> AsyncIterator[SerialPort]:
-        """Open the agent's end of a line. Bytes that were sent to the agent earlier are lost.
-        Raises PortLost if the line does not exist.
+        """Open the agent's end of a line within the context. Bytes that were sent to the agent
+        before are lost. Raises PortLost if the line does not exist.
         """
         await trio.lowlevel.checkpoint()
         if path not in self._lines:
@@ -104,8 +105,8 @@ class SimulatedLines:
 
 
 class Wire:
-    """Two ends of a WebSocket. If `swallow` is True, each message is dropped without notice to the
-    sender.
+    """A WebSocket connection with two ends. If `swallow` is True, messages are dropped, and their
+    senders do not notice.
     """
 
     def __init__(self) -> None:
@@ -119,7 +120,7 @@ class Wire:
         self, code: int = 1006, reason: str = "the connection was broken off"
     ) -> None:
         """End the connection for both sides. Each side can still read the messages that have
-        arrived, and then gets WebSocketClosed with the values of the first cut.
+        arrived. After that, it gets WebSocketClosed with the values of the first cut.
         """
         self._ended = self._ended or (code, reason)
         self._wake()
@@ -129,8 +130,8 @@ class Wire:
         self._news = trio.Event()
 
     async def send(self, side: int, message: bytes) -> None:
-        """Send from one side, 0 or 1, to the other side. Never wait for space. Raises
-        WebSocketClosed.
+        """Send a message from `side`, which is 0 or 1, to the other side. The method never waits
+        for space. Raises WebSocketClosed.
         """
         await trio.lowlevel.checkpoint()
         if self._ended:
@@ -140,8 +141,8 @@ class Wire:
             self._wake()
 
     async def receive(self, side: int) -> bytes:
-        """Wait for the next message to a side. Messages that arrived before the end are still
-        returned. Raises WebSocketClosed.
+        """Wait for the next message to `side`. Messages that arrived before the end of the
+        connection are still returned. Raises WebSocketClosed.
         """
         await trio.lowlevel.checkpoint()
         while not self._queues[side]:
@@ -152,10 +153,10 @@ class Wire:
 
 
 class WireEnd:
-    """Part of a WebSocket's interface that a link uses."""
+    """One end of a WebSocket, with the methods that a link uses."""
 
     date = ""
-    """Date of the handshake. It is empty, because the simulated clock is trusted and needs no time
+    """Date in the handshake. It is empty, because the simulated clock is trusted and needs no time
     from the hub."""
 
     def __init__(self, wire: Wire, side: int) -> None:
@@ -171,14 +172,14 @@ class WireEnd:
         return await self._wire.receive(self._side)
 
     async def close(self, code: int, reason: str) -> None:
-        """End the connection for both sides. If the wire swallows messages, the other end does not
-        notice.
+        """End the connection for both sides. If the wire drops messages, the other side does not
+        notice the end.
         """
         await trio.lowlevel.checkpoint()
         if not self._wire.swallow:
             self._wire.cut_connection(code, reason)
 
     async def aclose(self) -> None:
-        """Cut the connection for both sides without a close frame, as when a socket breaks."""
+        """Cut the connection for both sides without a close frame, as if a socket had failed."""
         self._wire.cut_connection()
         await trio.lowlevel.checkpoint()

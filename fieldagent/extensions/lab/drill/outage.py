@@ -1,4 +1,4 @@
-"""Planned outages, and a log of when they happened."""
+"""Planned outages, and a record of the times at which they happened."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from fieldagent.system.lazy_dataclass import dataclass
 
 DAY_S = 86_400.0
 START = 1_790_035_200.0
-"""Unix time of the first midnight: 22 September 2026."""
+"""Unix time at which a drill begins: midnight on 22 September 2026."""
 
 
 @dataclass(slots=True)
 class OutageCondition:
-    """Outages of one condition, such as a kit's view of the sky. The drill begins at midnight."""
+    """Outages of one condition, such as a kit's view of the sky."""
 
     what: str
-    """Reason, for people, why a message waits during the outage."""
+    """Reason, for people, why messages wait during such an outage."""
     plan: Outages
     random: Random
     away: bool = False
     log: list[tuple[float, bool]] = field(default_factory=list)
-    """Times of trio's clock at which an outage began (True) or ended (False)."""
+    """Times on trio's clock at which an outage began (True) or ended (False)."""
 
     async def run_plan(self, on_change: Callable[[bool], None]) -> NoReturn:
-        """Run the plan of outages until cancelled. `on_change` is called with True at each start of
-        an outage, and with False at each end.
+        """Run the plan of outages until cancelled. When an outage begins, call `on_change` with
+        True. When it ends, call `on_change` with False.
         """
         lost, until = False, self._compute_next(is_lost=True)
         while True:
@@ -50,14 +50,16 @@ class OutageCondition:
             await waits.sleep(min(until, whole) - trio.current_time())
 
     def _compute_next(self, *, is_lost: bool) -> float:
-        """Return the seconds until the next random outage, or until its end."""
+        """Return the seconds until the next random outage begins, or until the current outage ends
+        if `is_lost` is True.
+        """
         share, mean = self.plan.lost, self.plan.lasting
         if not share:
             return 1e12
         return self.random.expovariate(1 / (mean * (1 - share) / share if is_lost else mean))
 
     def compute_outage(self, begin: float, end: float) -> float:
-        """Return the seconds of outage between two times."""
+        """Return the total duration, in seconds, of the outages between two times."""
         total, since = 0.0, None
         for at, away in [*self.log, (end, False)]:
             if away and since is None:

@@ -1,6 +1,6 @@
-"""Plan of a drill, from a TOML file: kits and their users, outages, and dispatchers.
+"""Parses the plan of a drill from a TOML file: kits and their users, outages, and dispatchers.
 
-This module reads the file into plain values. Each error names the key and the allowed values.
+Each error contains the key and its allowed values.
 """
 
 from __future__ import annotations
@@ -24,11 +24,13 @@ _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,23}", re.ASCII)
 
 
 class BadPlan(ValueError):
-    """Error in a plan. The text names the wrong key and the allowed values."""
+    """Error in a plan. The text contains the wrong key and the allowed values."""
 
 
 class PlanHours:
-    """Hours of the day, from the first up to the second. They can span midnight."""
+    """Hours of the day from a first hour (included) to a last hour (not included). They can span
+    midnight.
+    """
 
     def __init__(self, text: str) -> None:
         match = _HOURS.fullmatch(text)
@@ -37,8 +39,8 @@ class PlanHours:
         self.text = text
         self._from, self._to = int(match[1]), int(match[2])
         if self._from == self._to:
-            # Equal hours are ambiguous: they could mean nothing or the whole day. The whole day is
-            # 0-24.
+            # Two equal hours are ambiguous, because they could mean no time or the whole day. The
+            # whole day is 0-24.
             raise ValueError
 
     def has(self, hour: float) -> bool:
@@ -52,13 +54,13 @@ class PlanHours:
 
 @dataclass(frozen=True, slots=True)
 class Outages:
-    """Outages at fixed hours of each day, and at random."""
+    """Outages at fixed hours of each day, and outages at random times."""
 
     hours: tuple[PlanHours, ...] = ()
     lost: float = 0.0
-    """Share of the time with random outages, 0 to 0.95."""
+    """Fraction of the time with random outages, 0 to 0.95."""
     lasting: float = 600.0
-    """Mean duration of a random outage, in seconds."""
+    """Mean duration of a random outage in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,14 +71,14 @@ class KitPlan:
     sos_reserve: int = 20
     messages_per_day: float = 6.0
     message_length: int = 40
-    """Length of a message in characters."""
+    """Number of characters in a message."""
     position_every: float = 0.0
-    """Seconds between two positions. 0: the kit sends no positions."""
+    """Seconds between two positions. If 0, the kit sends no positions."""
     by: float = 0.0
-    """Deadline in seconds of a Package that is not an SOS. 0: no deadline."""
+    """Deadline in seconds of Packages that are not an SOS. If 0, there is no deadline."""
     sos_per_week: float = 1.0
     awake: tuple[PlanHours, ...] = (PlanHours("7-21"),)
-    """Hours in which the kit's users write. An SOS can be raised at any hour."""
+    """Hours in which the kit's users write. They can raise an SOS at any hour."""
     sky: Outages = Outages()
     network: Outages = Outages()
     earshot: Outages = Outages()
@@ -89,9 +91,10 @@ class KitPlan:
 class DispatcherPlan:
     name: str
     shift: tuple[PlanHours, ...] = ()
-    """Hours at the desk. Empty: always."""
+    """Hours in which the dispatcher is at the desk. Empty: always."""
     answers_in: float = 180.0
-    """Mean number of seconds from the moment when an SOS can be seen at the desk to the answer."""
+    """Mean number of seconds from the moment when the desk shows an SOS until the dispatcher
+    answers."""
     messages_per_day: float = 0.0
     """Number of messages per day to each kit."""
 
@@ -102,8 +105,8 @@ class AirPlan:
     loss: float = 0.05
     fades: Outages = Outages(lost=0.0, lasting=60.0)
     pairs: tuple[tuple[str, str, float], ...] = ()
-    """Pairs of kits in range of each other, with their loss. Empty: all kits are in range of each
-    other."""
+    """Pairs of kits that are in range of each other, with the loss between them. If empty, all kits
+    are in range of each other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +115,7 @@ class DrillPlan:
     text: str
     days: float
     late: float
-    """Seconds after which a message that is not at the hub counts as late."""
+    """Seconds after which a message that has not reached the hub is late."""
     kits: tuple[KitPlan, ...]
     dispatchers: tuple[DispatcherPlan, ...]
     air: AirPlan = AirPlan()
@@ -122,7 +125,7 @@ class DrillPlan:
 
 
 def load_toml(text: str) -> dict[str, Any]:
-    """Read TOML. Raises BadPlan."""
+    """Parse a TOML text. Raises BadPlan."""
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -130,8 +133,8 @@ def load_toml(text: str) -> dict[str, Any]:
 
 
 def change_values(values: dict[str, Any], change: str) -> dict[str, Any]:
-    """Return the values with `KEY=VALUE` set. KEY is a path such as `kits.credits-per-day`. VALUE
-    is a TOML value. A VALUE that is not valid TOML counts as text. Raises BadPlan.
+    """Return the values after the change `KEY=VALUE`. KEY is a path such as `kits.credits-per-day`.
+    VALUE is a TOML value; if it is not valid TOML, it is a text. Raises BadPlan.
     """
     path, equals, text = change.partition("=")
     if not equals or not path:
@@ -150,7 +153,7 @@ def change_values(values: dict[str, Any], change: str) -> dict[str, Any]:
 
 
 def read_plan(values: Mapping[str, Any]) -> DrillPlan:
-    """Return the plan that the values of a file describe. Raises BadPlan."""
+    """Return the plan from the values in a file. Raises BadPlan."""
     table = _PlanTable("", values)
     common = table.read_table("kits")
     common.read_all(_KIT)
@@ -192,7 +195,9 @@ def _read_kits(table: _PlanTable) -> list[KitPlan]:
 
 
 def _read_values(table: _PlanTable, keys: Mapping[str, _Key], *needed: str) -> dict[str, Any]:
-    """Return the values of these keys. Raises BadPlan, also if a needed key is missing."""
+    """Return the values of these keys. Raises BadPlan if a value is wrong, or if a key in `needed`
+    is missing.
+    """
     members = table.read_all(keys)
     for name in needed:
         if name not in members:
@@ -220,7 +225,7 @@ class _PlanTable:
     def read_all(
         self, keys: Mapping[str, _Key], table_keys: tuple[str, ...] = ()
     ) -> dict[str, Any]:
-        """Return the values by attribute name. Raises BadPlan."""
+        """Return the values by their attribute names. Raises BadPlan."""
         unknown = [name for name in self.values if name not in keys and name not in table_keys]
         if unknown:
             allowed = ", ".join([*keys, *table_keys])

@@ -36,7 +36,7 @@ DAY_PERCENTAGES = (50, 90, 99)
 
 
 class DrillRun(NamedTuple):
-    """One setting of a drill with its results."""
+    """The results of a drill with one set of values."""
 
     label: str
     plan: DrillPlan
@@ -57,17 +57,19 @@ def format_span(seconds: float | None) -> str:
 
 
 def format_typical(times: Sequence[float]) -> str:
-    """Return the median and the maximum of the durations as text; `–` if there are no durations."""
+    """Return the median and the maximum of the durations as text, or `–` if there are no
+    durations.
+    """
     return f"{format_span(median(times))} / {format_span(max(times))}" if times else "–"
 
 
 def compute_percentile(values: Sequence[float], share: int) -> float:
-    """Return the smallest value that at least `share` per cent of the values do not exceed."""
+    """Return the smallest value that is not exceeded by at least `share` per cent of the values."""
     ordered = sorted(values)
     return ordered[max(0, -(-len(ordered) * share // 100) - 1)]
 
 
-# Figures that are compared.
+# Figures that the report compares.
 
 
 def _list_durations(
@@ -77,7 +79,7 @@ def _list_durations(
 
 
 def make_figures(run: DrillRun) -> dict[str, str]:
-    """Return the short figures of a run as text, by label."""
+    """Return the most important figures of a run as texts, by label."""
     findings = run.findings
     calls, own = findings.calls, [each for each in findings.sent if not each.replaced]
     messages = [each for each in own if not each.is_position]
@@ -119,8 +121,8 @@ def make_figures(run: DrillRun) -> dict[str, str]:
 
 
 def format_markdown(source: str, runs: Sequence[DrillRun]) -> str:
-    """Return the report. `source` is the name of the plan's file. The first run is the unchanged
-    plan.
+    """Return the report in Markdown. `source` is the name of the plan's file. The first run is the
+    plan without changes.
     """
     first = runs[0]
     plan = first.plan
@@ -138,7 +140,7 @@ def format_markdown(source: str, runs: Sequence[DrillRun]) -> str:
 
 
 def format_page(reports: Sequence[str]) -> str:
-    """Return one page with all reports, and with the limits that all drills have."""
+    """Return one page with all reports and with the limits that apply to all drills."""
     if len(reports) == 1:
         return f"{reports[0]}\n{UNKNOWN}"
     lower = [re.sub(r"^#", "##", each, flags=re.MULTILINE) for each in reports]
@@ -246,9 +248,9 @@ def _format_unposted(findings: Findings) -> list[str]:
 
 
 def compute_budget(runs: Sequence[DrillRun]) -> dict[str, dict[str, float]]:
-    """Return for each kit the credits per day that suffice on `DAY_PERCENTAGES` per cent of the
-    days, with one value for each share. The values are computed over the whole days of all runs.
-    `sos` is the mean cost of messages with an SOS per raised SOS.
+    """Return the credits per day that are sufficient on `DAY_PERCENTAGES` per cent of the days, by
+    kit and percentage. The values are computed from the whole days of all runs. `sos` is the mean
+    cost of messages with an SOS per SOS call.
     """
     budgets: dict[str, dict[str, float]] = {}
     several = len({run.label for run in runs}) > 1
@@ -267,7 +269,9 @@ def compute_budget(runs: Sequence[DrillRun]) -> dict[str, dict[str, float]]:
 
 
 def format_budget(source: str, runs: Sequence[DrillRun]) -> str:
-    """Return the table of credits per day, by kit, as Markdown. `source` names the plan."""
+    """Return the table of credits per day for each kit, in Markdown. `source` is the name of the
+    plan's file.
+    """
     budgets = compute_budget(runs)
     heads = ("kit", *(f"{share} % of days" for share in DAY_PERCENTAGES), "each SOS", "days")
     rows = [
@@ -292,7 +296,7 @@ def format_budget(source: str, runs: Sequence[DrillRun]) -> str:
 
 
 def encode_runs(source: str, runs: Sequence[DrillRun]) -> dict[str, Any]:
-    """Return the figures of the runs, and each SOS, message and bill, as a JSON document."""
+    """Return the figures of the runs, and each SOS, message and bill, in a form for JSON."""
     return {
         "version": __version__,
         "source": source,
@@ -314,9 +318,7 @@ def encode_runs(source: str, runs: Sequence[DrillRun]) -> dict[str, Any]:
 
 
 def _label_figures(run: DrillRun) -> dict[str, str]:
-    """Return the figures by label. The label of a median gets the label of its figure as a
-    prefix.
-    """
+    """Return the figures by label. The label of a median begins with the label of its figure."""
     named, before = {}, ""
     for name, value in make_figures(run).items():
         if name.startswith("–"):

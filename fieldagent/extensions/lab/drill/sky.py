@@ -1,5 +1,5 @@
-"""Satellite operator of a drill. The operator carries messages between modems and hub, and writes
-the bill.
+"""Satellite operator of a drill. The operator transports messages between modems and the hub, and
+bills them.
 """
 
 from __future__ import annotations
@@ -22,25 +22,25 @@ from fieldagent.wire.outcome import Outcome
 
 @dataclass
 class OperatorBill:
-    """Account of one modem. Implements `sbd_session.Gateway`."""
+    """Account of one modem at the operator. Implements `sbd_session.Gateway`."""
 
     imei: str
     queue: MtQueue = field(default_factory=MtQueue)
     bill: Counter[int] = field(default_factory=Counter)
-    """Credits by day of the drill, for messages from the modem and messages that it fetched. A
-    session without any message costs one credit."""
+    """Credits for each day of the drill: for messages from the modem, and for messages that the
+    modem fetched. A session without a message costs one credit."""
     for_sos: Counter[int] = field(default_factory=Counter)
-    """Credits by day for MO messages that contain at least one SOS entry. These credits are a part
-    of `bill`."""
+    """Credits for each day for MO messages that contain an SOS entry. They are included in
+    `bill`."""
     brought: list[tuple[str, bytes]] = field(default_factory=list)
-    """MO messages that the hub does not have yet: id and bytes."""
+    """MO messages that have not been delivered to the hub yet. Each has its id and its bytes."""
     news: trio.Event = field(default_factory=trio.Event)
     sessions: int = 0
     _paid: bool = False
-    """True if the current session carried an MO message."""
+    """True if an MO message was sent in the current session."""
 
     def receive_mobile_originated(self, imei: str, momsn: int, body: bytes) -> None:
-        """Add an MO message to the bill, and keep it for the hub."""
+        """Add an MO message to the bill, and store it for the hub."""
         self.sessions += 1
         self._paid = True
         self.bill[_compute_day()] += compute_credits(len(body))
@@ -50,7 +50,7 @@ class OperatorBill:
         self.news.set()
 
     def get_mobile_terminated(self) -> bytes | None:
-        """Return the first waiting MT message, or None. A session without any message costs one
+        """Return the first waiting MT message, or None. If the session had no message, it costs one
         credit.
         """
         body = self.queue.get_first()
@@ -89,7 +89,9 @@ class SimulatedOperator:
     async def send(
         self, imei: str, body: bytes, *, number: int, priority: bool, modem: FarModem = NO_MODEM
     ) -> Verdict:
-        """Queue an MT message and ring its modem at once. Never refuse."""
+        """Queue an MT message and send a ring alert to its modem at once. The operator never
+        refuses a message.
+        """
         await trio.lowlevel.checkpoint()
         account = self.accounts[imei]
         account.queue.put(body, priority=priority)
@@ -97,14 +99,14 @@ class SimulatedOperator:
         return Verdict(Outcome.SENT, waiting=len(account.queue))
 
     async def ring(self, imei: str) -> Verdict:
-        """Ring a modem. The ring is lost if the modem sees no satellite."""
+        """Send a ring alert to a modem. If the modem sees no satellite, the ring alert is lost."""
         await trio.lowlevel.checkpoint()
         self._ring(imei)
         return Verdict(Outcome.SENT)
 
     def _ring(self, imei: str) -> None:
         modem, port = self.ports[imei]
-        # The operator does not keep a ring for a modem that sees no satellite.
+        # If a modem sees no satellite, the operator does not store the ring alert.
         if modem.state.service:
             modem.ring()
             port.poke()

@@ -1,5 +1,5 @@
-"""Makes runs reproducible, with stores that commit at once, a single thread, and replaced functions
-of modules.
+"""Makes runs reproducible: stores commit at once, there is a single thread, and functions in
+modules are replaced.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ def _wake(orders: Sequence[Order[C]]) -> None:
 
 
 class _SteadyGroup(GroupCommit[C]):
-    """Group commit that commits at once instead of in a thread, so that the same seed gives the
-    same order of events.
+    """Group commit that commits at once instead of in a thread. So the order of events depends only
+    on the seed.
     """
 
     async def _commit_all(self) -> None:
@@ -40,23 +40,23 @@ class SteadyJournal(_SteadyGroup[sqlite3.Connection], Journal):
 
 
 class SteadyStore(SqliteStore):
-    """Store of the hub. No other process writes to it."""
+    """Store of the hub. No other process writes to its file."""
 
     def __init__(self, path: str) -> None:
         super().__init__(path)
         self._group = _SteadyGroup(self._transact)
 
     async def run(self) -> StoreFailed | None:
-        """Commit in this thread, without a check for other writers. Return the error if the disk
-        failed.
+        """Commit in this thread. The store does not check for other writers. Return the error if
+        the disk has failed.
         """
         await self._group.run()
         return self._group.failed
 
 
 async def run_at_once(function: Callable[..., Any], *arguments: Any, **how: Any) -> Any:
-    """Call the function in this thread. The moment when a separate thread ends would depend on the
-    machine.
+    """Call the function in this thread. The end of a separate thread would depend on the speed of
+    the machine.
     """
     await trio.lowlevel.checkpoint()
     return function(*arguments)
@@ -64,7 +64,7 @@ async def run_at_once(function: Callable[..., Any], *arguments: Any, **how: Any)
 
 @contextmanager
 def replace_for_a_while(places: Sequence[tuple[object, str, object]]) -> Iterator[None]:
-    """Replace the value of each name in its module or class for the duration of the context."""
+    """Replace the values of names in modules or classes within the context."""
     before = [(place, name, getattr(place, name)) for place, name, _ in places]
     try:
         for place, name, value in places:
@@ -76,7 +76,7 @@ def replace_for_a_while(places: Sequence[tuple[object, str, object]]) -> Iterato
 
 
 def seed_trio(seed: int) -> None:
-    """Seed trio too, because trio runs tasks that are ready at the same time in random order."""
+    """Seed trio too, because trio runs tasks that are ready at the same time in a random order."""
     trio._core._run._ALLOW_DETERMINISTIC_SCHEDULING = True  # type: ignore[misc]
     trio._core._run._r.seed(seed)
     random.seed(seed)

@@ -1,4 +1,6 @@
-"""Assembles a drill and runs it: kits, radio, satellite, networks, the hub and dispatchers."""
+"""Builds the world of a drill and runs it: kits, radio, satellite, networks, the hub and
+dispatchers.
+"""
 
 from __future__ import annotations
 
@@ -57,26 +59,26 @@ HUB_PARTS = (
     "the expiry of items",
     "check-ins and updates",
 )
-"""Parts of the hub that serve kits. The calls to the operator are missing, because the drill runs
-these calls itself."""
+"""Parts of the hub that a drill runs. Calls to the operator are not among them, because the drill
+makes these calls itself."""
 RANDOM_MODULES = (drivers, radio_piggyback, repeating, sbd, station)
 """Modules of the agent that use random numbers."""
 REPORT_INTERVAL_S = 6 * 3600.0
 
 
 class MeasuredAir(SharedAir):
-    """Shared channel that counts the airtime of each station."""
+    """Shared radio channel that measures the airtime of each station."""
 
     seconds: Counter[int]
 
     def transmit(self, now: float, station: int, packet: bytes) -> float:
-        """Transmit a packet and add its airtime to its station's seconds."""
+        """Transmit a packet, and add its airtime to the total of its station."""
         self.seconds[station] += self.compute_air_time(packet)  # type: ignore[assignment]
         return super().transmit(now, station, packet)
 
 
 class World:
-    """One run of a plan with a seed."""
+    """One run of a plan with one seed."""
 
     def __init__(
         self,
@@ -98,11 +100,11 @@ class World:
         self.hub: shipped_hub.Hub | None = None
         self.hub_nursery: trio.Nursery | None = None
         self.faults: list[str] = []
-        """Faults of the hub's parts. Each fault is a bug of the program."""
+        """Failures in parts of the hub. Each failure is a bug in the program."""
         self._until = plan.days * DAY_S
         self.seconds = self._until + min(DAY_S, self._until)
-        """Duration of the run in seconds. After the last day nothing is posted for a while, so that
-        waiting messages can arrive."""
+        """Duration of the run in seconds. After the last day, users post nothing for some time, so
+        that waiting messages can arrive."""
 
     @property
     def database(self) -> str:
@@ -137,19 +139,19 @@ class World:
             air.fades = BurstLosses(plan.fades.lost, plan.fades.lasting, self._make_chance())
         return air
 
-    # Replacements for clocks and random numbers of the agent and the hub.
+    # Replacements for clocks and random numbers in the agent and the hub.
 
     def time(self) -> float:
-        """Return the simulated Unix time; replaces `time.time`."""
+        """Return the simulated Unix time. This method replaces `time.time`."""
         return START + trio.current_time()
 
     def Random(self) -> Random:  # noqa: N802
-        """Return a new seeded random generator; replaces `random.Random`."""
+        """Return a new random generator with a seed. This method replaces `random.Random`."""
         return self._make_chance()
 
     def list_replacements(self) -> list[tuple[object, str, object]]:
-        """Return the replacements for the agent and the hub: lines, links, clock, random numbers,
-        and calls without a thread.
+        """Return the replacements in the agent and the hub: lines, links, the clock, random
+        numbers, and calls that need no thread.
         """
         chance: list[tuple[object, str, object]] = [
             (module, "random", self)
@@ -168,7 +170,7 @@ class World:
             (simulated_nodes, "open_pty", self.lines.open_pty),
             (cellular, "open_stream", self._open_stream),
             (cellular, "open_web_socket", _return_same),
-            # Both ends of a line are in memory, so its speed does not matter.
+            # Both ends of a line are in memory, so the speed of the line does not matter.
             (pty_port, "is_understood", lambda line, baud: True),
         ]
 
@@ -201,7 +203,7 @@ class World:
         device = await find_device(kit.token)
         await links.serve(device, kit.token, "", wire.ends[1])  # type: ignore[arg-type]
 
-    # The hub.
+    # Methods for the hub.
 
     async def _run_hub(self) -> NoReturn:
         while True:
@@ -253,11 +255,11 @@ class World:
             assert (member, device) == (kit.number, kit.number)
         self.desk.add_dispatchers(db, workspace, START)
 
-    # Time.
+    # Methods for the course of the drill.
 
     async def run(self) -> None:
-        """Run the plan from an empty database to its end. The run uses trio's clock, which the
-        caller replaces by a virtual clock.
+        """Run the plan from an empty database to its end. The run uses trio's clock. The caller
+        must replace it by a virtual clock.
         """
         store = SteadyStore(self.database)
         async with trio.open_nursery() as nursery:
@@ -321,8 +323,8 @@ async def _return_same(hub: HubAddress, stream: Any) -> Any:
 
 
 def run_drill(plan: DrillPlan, seed: int, home: Path, print_line: Callable[[str], None]) -> World:
-    """Run a plan in an empty folder. `print_line` gets lines about the progress. The same seed
-    gives the same run.
+    """Run a plan in an empty folder. `print_line` is called with lines about the progress. Two runs
+    with the same seed are equal.
     """
     quiet, level = logging.getLogger("fieldagent"), logging.getLogger("fieldagent").level
     seed_trio(seed)

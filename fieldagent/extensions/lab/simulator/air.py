@@ -1,8 +1,8 @@
-"""Radio channel that several radios share: half-duplex, slow and lossy. Sans-IO, with seeded random
-numbers.
+"""A radio channel that several radios share: half-duplex, slow and lossy. No I/O, with seeded
+random numbers.
 
 A radio hears nothing while it transmits. If two stations in a listener's range transmit at the same
-time, the listener hears neither.
+time, the listener hears neither of them.
 """
 
 from __future__ import annotations
@@ -17,31 +17,31 @@ from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
 TURNAROUND_S = 0.005
-"""Seconds during which other radios do not notice the start of a transmission."""
+"""Seconds during which other radios do not notice that a transmission has begun."""
 PREAMBLE_S = 0.05
 """Seconds of preamble before the first byte."""
 
 
 @dataclass(slots=True)
 class Impairments:
-    """Possible failures. Failures happen independently of each other and for each listener.
-    Probabilities are from 0 to 1.
+    """Possible failures on the channel. Failures are independent of each other and happen
+    separately for each listener. Probabilities are from 0 to 1.
     """
 
     loss: float = 0.0
     duplicates: float = 0.0
     bit_errors: float = 0.0
-    """Probability that a bit is flipped. The radio's own checksum drops the packet if the checksum
-    detects the error."""
+    """Probability that a bit is flipped. If the radio's own checksum detects the error, the radio
+    drops the packet."""
     unnoticed: float = 0.0
-    """Probability that the checksum does not detect the error."""
+    """Probability that the checksum does not detect an error."""
     delay: float = 0.0
-    """Largest random extra delay of a packet, in seconds."""
+    """Largest random additional delay of a packet in seconds."""
 
 
 Losses = dict[tuple[int, int], float]
-"""Probability that a packet is lost, by transmitter and listener. A pair without a value is out of
-range."""
+"""Probability that a packet is lost, by transmitter and listener. If there is no value for a pair,
+the listener is out of range."""
 
 
 class BadTopology(ValueError):
@@ -49,10 +49,10 @@ class BadTopology(ValueError):
 
 
 def read_topology(text: str, count: int) -> Losses:
-    """Read lines such as `1 2`, `2 3 0.3` (probability of loss) and `3 > 4` (one way); # begins a
-    comment.
+    """Parse lines such as `1 2`, `2 3 0.3` (probability of loss) and `3 > 4` (one way). A comment
+    begins with #.
 
-    Nodes that no line connects do not hear each other. Raises BadTopology.
+    If no line connects two nodes, they do not hear each other. Raises BadTopology.
     """
     losses: Losses = {}
     for number, line in enumerate(text.splitlines(), 1):
@@ -93,8 +93,8 @@ class _Arrival(NamedTuple):
 
 @dataclass(slots=True)
 class BurstLosses:
-    """Losses in bursts, as behind a hill (Gilbert-Elliott). Each pair of stations loses all packets
-    for a `share` of the time, with bursts of `seconds` on average.
+    """Losses in bursts, as behind a hill (Gilbert-Elliott model). Each pair of stations loses all
+    packets during a `share` of the time. The mean duration of a burst is `seconds`.
     """
 
     share: float
@@ -103,8 +103,8 @@ class BurstLosses:
     _until: dict[tuple[int, int], tuple[float, bool]] = field(default_factory=dict)
 
     def is_faded(self, one: int, other: int, now: float) -> bool:
-        """Return True if the two stations lose all packets at `now`, in both directions. `now` must
-        not decrease.
+        """Return True if the two stations lose all packets at the time `now`, in both directions.
+        `now` must not decrease between calls.
         """
         pair = min(one, other), max(one, other)
         until, fading = self._until.get(pair, (now, self.random.random() > self.share))
@@ -118,8 +118,8 @@ class BurstLosses:
 
 @dataclass(slots=True)
 class SharedAir:
-    """Shared channel. Times are seconds of any single clock. `stations` are the numbers of the
-    radios. Without `losses`, all radios are in range of each other.
+    """Shared radio channel. Times are in seconds of one clock. `stations` are the numbers of the
+    radios. If `losses` is not given, all radios are in range of each other.
     """
 
     random: Random
@@ -128,13 +128,13 @@ class SharedAir:
     stations: list[int] = field(default_factory=list)
     losses: Losses | None = None
     packet_bytes: int = 255
-    """Largest packet of each radio in bytes."""
+    """Size in bytes of the largest packet that a radio transmits."""
     preamble: float = PREAMBLE_S
     turnaround: float = TURNAROUND_S
-    """Seconds during which a radio does not notice the start of another transmission."""
+    """Seconds during which a radio does not notice that another transmission has begun."""
     fades: BurstLosses | None = None
     away: set[int] = field(default_factory=set)
-    """Stations that are out of range of all others."""
+    """Stations that are out of range of all other stations."""
     flights: list[_Flight] = field(default_factory=list)
     """Packets on the air."""
     _ended: list[_Flight] = field(default_factory=list)
@@ -152,7 +152,9 @@ class SharedAir:
         return self.losses is None or (station, listener) in self.losses
 
     def move(self, one: int, other: int, loss: float | None) -> None:
-        """Set the loss between two stations, in both directions. None: they are out of range."""
+        """Set the loss between two stations in both directions. If `loss` is None, they are out of
+        range.
+        """
         if self.losses is None:
             self.losses = dict.fromkeys(permutations(self.stations, 2), 0.0)
         for way in ((one, other), (other, one)):
@@ -162,8 +164,8 @@ class SharedAir:
                 self.losses[way] = loss
 
     def find_busy_end(self, now: float, listener: int) -> float:
-        """Return the end time of the transmissions that a radio notices, or `now` if the channel is
-        free.
+        """Return the time when the transmissions end that a radio notices. If the channel is free,
+        return `now`.
         """
         noticed = [
             flight.ends
@@ -174,23 +176,23 @@ class SharedAir:
         return max(noticed, default=now)
 
     def transmit(self, now: float, station: int, packet: bytes) -> float:
-        """Transmit a packet and return its end time."""
+        """Transmit a packet and return the time when the transmission ends."""
         flight = _Flight(now, now + self.compute_air_time(packet), station, packet)
         self.flights.append(flight)
         return flight.ends
 
     def find_next_change(self) -> float:
-        """Return the time of the next end or arrival of a packet; `inf` if there is none."""
+        """Return the time when the next packet ends or arrives, or infinity if there is none."""
         ends = min((flight.ends for flight in self.flights), default=inf)
         return min(ends, self._arrivals[0].at if self._arrivals else inf)
 
     def remove_arrived(self, now: float) -> list[tuple[int, bytes]]:
-        """Return the packets that have arrived by now, each with its listener."""
+        """Return the packets that have arrived by `now`. Each has its listener."""
         for flight in sorted(self.flights, key=lambda each: each.ends):
             if flight.ends <= now:
                 self._finish_flight(flight)
-        # Keep ended packets that overlap a packet still on the air, because they may have collided
-        # with it.
+        # Keep packets that have ended and overlap a packet that is still on the air, because the
+        # two may have collided.
         earliest = min((flight.begins for flight in self.flights), default=inf)
         self._ended = [flight for flight in self._ended if flight.ends > earliest]
         heard = []

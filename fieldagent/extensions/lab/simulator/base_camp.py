@@ -1,8 +1,8 @@
-"""Simulated person at home, behind the operator's gateway, who receives the kit's messages and
-writes to the kit.
+"""A simulated person at home, behind the operator's gateway. The person receives the kit's messages
+and writes to the kit.
 
 MO messages are decoded and printed, and missing fragments are requested. MT messages are split and
-numbered as by a hub.
+numbered in the same way as by a hub.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ from fieldagent.wire.tag import TAG_BYTES
 
 ORIGIN = 1
 BODIES_KEPT = 20
-"""Largest number of MT messages that can be sent again unchanged."""
+"""Largest number of MT messages that are stored so that they can be sent again unchanged."""
 HOME_IDENTITY = Identity("1", "Base camp", "User", "base@example.org", "7")
 
 
 class HomeWriter:
-    """Sender of messages to the kit. The sender numbers messages, splits them if needed, and keeps
-    them for repeats.
+    """Sends messages to the kit. The writer numbers the messages, splits them if necessary, and
+    stores them so that they can be repeated.
     """
 
     def __init__(
@@ -79,15 +79,15 @@ class HomeWriter:
         return len(fragments)
 
     def repeat(self, sequence: int, report: Report) -> int:
-        """Send the fragments that the kit is missing again, and return their number."""
+        """Send the fragments again that the kit is missing. Return their number."""
         missing = [f for f in self._sent.get(sequence, []) if f.index not in report.arrived]
         for fragment in missing:
             self._queue_entries([Entry(sequence, fragment)])
         return len(missing)
 
     def repeat_unreadable(self, report: Unreadable) -> bool:
-        """Send the message that the kit could not read again. Return False if no kept message has
-        that size.
+        """Send the message again that the kit could not read. Return False if no stored message has
+        the reported size.
         """
         for body in self._bodies:
             if len(body) == report.size:
@@ -96,7 +96,7 @@ class HomeWriter:
         return False
 
     def ask_for_missing(self, sequence: int, count: int, slices: dict[int, bytes]) -> None:
-        """Queue a Report to the kit with the indexes of the fragments that have arrived, out of
+        """Queue a report to the kit about the fragments of an item that have arrived, out of
         `count`.
         """
         digest = compute_fragments_digest(slices[position] for position in sorted(slices))
@@ -129,17 +129,17 @@ class BaseCamp:
         self._seen: set[bytes] = set()
         self._slices: dict[tuple[int, int], dict[int, bytes]] = {}
         self.lose_fragments = 0
-        """Number of the next fragments from the kit that get lost."""
+        """Number of fragments from the kit that will be lost next."""
         self.received: list[Item] = []
-        """Complete items, each once, in order of arrival."""
+        """Complete items in the order of their arrival, without duplicates."""
 
     def send(self, item: Item, *, sos: bool = False) -> int:
         """Queue an item for the kit and return the number of its MT messages."""
         return self._writer.send(item, sos=sos)
 
     def receive_message(self, imei: str, momsn: int, body: bytes) -> None:
-        """Print the contents of an MO message and answer its requests. An unreadable message is
-        printed as hex.
+        """Print the content of an MO message and answer its requests. If the message cannot be
+        decoded, print it in hexadecimal.
         """
         try:
             self._read(decode(body, keys=self._keys))

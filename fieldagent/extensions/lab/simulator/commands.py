@@ -1,4 +1,6 @@
-"""Commands that can be typed at the simulator: messages to the kit, and failures."""
+"""Commands that a user can type at the simulator. They send messages to the kit and cause
+failures.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,7 @@ class BadCommand(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """Simulated objects that the commands act on."""
+    """Simulated objects that the commands control."""
 
     modem: SimulatedModem
     port: PtyPort
@@ -36,12 +38,12 @@ class Bench:
     """Connection to a real hub behind the gateway."""
 
     def ring(self) -> None:
-        """Notify the modem that a message waits."""
+        """Notify the modem that a message waits at the gateway."""
         self.modem.ring()
 
 
 class HomeSide(Protocol):
-    """Home side that writes to the kit, for any kind of modem."""
+    """Simulated objects that write to the kit, for any kind of modem."""
 
     @property
     def queue(self) -> MtQueue:
@@ -49,10 +51,10 @@ class HomeSide(Protocol):
 
     @property
     def home(self) -> BaseCamp:
-        """Return the base camp, which reads the kit's messages and writes to it."""
+        """Return the base camp, which receives the kit's messages and writes to the kit."""
 
     def ring(self) -> None:
-        """Notify the modem that a message waits."""
+        """Notify the modem that a message waits at the gateway."""
 
 
 T = TypeVar("T")
@@ -68,7 +70,9 @@ def run_line(bench: Bench, line: str) -> str:
 def carry_out(
     bench: T, line: str, commands: Mapping[str, tuple[str, Callable[[T, str], str]]]
 ) -> str:
-    """Run one line with the command that it names in `commands`. Raises BadCommand."""
+    """Run one line with the command from `commands` that it names. Return the output. Raises
+    BadCommand.
+    """
     name, _, rest = line.strip().partition(" ")
     if not name:
         return ""
@@ -158,8 +162,8 @@ def _read_position(words: list[str]) -> tuple[float, float]:
 
 
 def number_in(text: str, low: int, high: int, name: str) -> int:
-    """Read a number from `low` to `high` inclusive. `name` names the number in an error. Raises
-    BadCommand.
+    """Return the number in a text, which must be from `low` to `high`. Error texts call the number
+    `name`. Raises BadCommand.
     """
     if not text.isdecimal() or len(text) > 9 or not low <= int(text) <= high:
         raise BadCommand(f"{name} is a number from {low} to {high}, not {text!r}")
@@ -247,7 +251,7 @@ def _set_spacing(bench: Bench, rest: str) -> str:
 
 
 def switch_in(text: str) -> bool:
-    """Read on or off. Raises BadCommand."""
+    """Return True for "on" or False for "off". Raises BadCommand."""
     if text not in ("on", "off"):
         raise BadCommand(f"use on or off, not {text!r}")
     return text == "on"
@@ -297,7 +301,7 @@ WRITING_COMMANDS: Mapping[str, tuple[str, Callable[[HomeSide, str], str]]] = {
     "mt-again": ("mt-again                    queue the last MT message once more", _send_mt_again),
     "mt-lose": ("mt-lose                     lose the MT message that waits first", _lose_mt),
 }
-"""Name of each command that sends a message to the kit, with its help line and its function."""
+"""Commands that send a message to the kit, by name. Each has its help line and its function."""
 COMMANDS: Mapping[str, tuple[str, Callable[[Bench, str], str]]] = {
     **WRITING_COMMANDS,
     "status": (
@@ -330,4 +334,4 @@ COMMANDS: Mapping[str, tuple[str, Callable[[Bench, str], str]]] = {
     "hub-cut": ("hub-cut                     cut the connection of the hub's next MT", _cut_hub),
     "hub-late": ("hub-late SECONDS            delay the answer to the hub", _set_hub_late),
 }
-"""Name of each command, with its help line and its function."""
+"""All commands by name. Each has its help line and its function."""

@@ -1,10 +1,10 @@
-"""Radio with MeshCore's companion firmware, as seen from its host and from the air, without I/O.
+"""A radio with MeshCore's companion firmware, as its host and other radios see it. No I/O.
 
 On the air, a packet has the firmware's header, payload types and lengths. The firmware encrypts
-with AES and a key agreed by X25519. In the simulation, a stream of SHA-256 of the same length
-replaces AES, and a SHA-256 digest replaces an advert's signature. Without the key, a simulated
-packet cannot be read either. No packet is repeated: companions hear each other directly, or not at
-all.
+with AES and a key agreed by X25519. In the simulation, a stream of SHA-256 with the same length
+replaces AES, and a SHA-256 digest replaces the signature of an advert. Without the key, a simulated
+packet cannot be decoded either. No radio repeats a packet: two companions hear each other directly
+or not at all.
 """
 
 from __future__ import annotations
@@ -36,24 +36,24 @@ from fieldagent.wire.meshcore_companion import (
 
 LORA = LoraSettings(910_525_000, 62_500, 7, 5)
 QUEUE_MAX = 16
-"""Largest number of packets that wait for the air. A further packet is refused."""
+"""Largest number of packets that wait for the channel. The radio refuses further packets."""
 STORED_TEXTS_MAX = 16
-"""Largest number of texts that wait for a host. A further text replaces the oldest."""
+"""Largest number of texts that wait for a host. A further text replaces the oldest text."""
 CONTACTS_MAX, CHANNELS_MAX = 100, 8
 TEXT_MAX = 160
 """Largest number of bytes of a text to a contact."""
 NAME_MAX = 31
 """Largest number of bytes of a radio's name."""
 BOOT_TIME = 1_715_770_351
-"""Unix time of the radio's clock after power-on, because the clock has no battery."""
+"""Unix time of the radio's clock after power-on. The clock has no battery."""
 SEEN_PACKETS_MAX = 128
-"""Number of recent packets from which duplicates are recognized."""
+"""Number of recent packets from which the radio recognises duplicates."""
 BATTERY_V = 4.01
 MIXER = struct.Struct("<IB")
-"""Head of a text: its time, and its type and attempt."""
+"""Header of a text: its time, and its type and attempt."""
 GROUP = CompanionChannel(1, "Kits", sha256(b"a simulated group").digest()[:16])
 FLOOD, BY_PATH = 1, 2
-"""Routing of a packet."""
+"""Kinds of routing of a packet."""
 HAS_PLACE, HAS_NAME = 0x10, 0x80
 """Bits of an advert's flags."""
 ADVERT = struct.Struct("<32sI64sB")
@@ -73,7 +73,7 @@ class _AwaitedAck(NamedTuple):
 
 
 class ContactBook(dict[bytes, CompanionContact]):
-    """Contacts of a radio, by key."""
+    """Contacts of a radio, by their keys."""
 
     def add(self, contact: CompanionContact) -> bool:
         """Add or change a contact. Return False if there is no space."""
@@ -88,11 +88,11 @@ class ContactBook(dict[bytes, CompanionContact]):
 
 
 class SimulatedCompanion(LoraBoard):
-    """Simulated radio. Call `receive_data`, `receive_packet` and `tick` for each event, then read
-    `data_to_send` and `deadline`.
+    """A simulated radio. Call `receive_data`, `receive_packet` and `tick` for each event, and then
+    read `data_to_send` and `deadline`.
 
-    A reboot keeps the settings: key, name, position, channels and contacts. The clock and the texts
-    stored for the host are lost.
+    After a reboot, the settings remain: key, name, position, channels and contacts. The clock and
+    the texts that wait for the host are lost.
     """
 
     def __init__(self, number: int, air: SharedAir, random: Random) -> None:
@@ -110,7 +110,7 @@ class SimulatedCompanion(LoraBoard):
 
     def reboot(self) -> None:
         """Restart. The clock, the texts for the host and the packets are lost. The settings
-        stay.
+        remain.
         """
         self._mouth.reboot()
         self._deframer = wire.CompanionDeframer(wire.TO_RADIO)
@@ -129,7 +129,7 @@ class SimulatedCompanion(LoraBoard):
         self._said = bytearray()
 
     def data_to_send(self) -> bytes:
-        """Return the bytes for the host. A mute radio discards all bytes."""
+        """Return the bytes for the host. If the radio is mute, return no bytes and discard them."""
         said = super().data_to_send()
         return b"" if self.mute else said
 
@@ -153,7 +153,7 @@ class SimulatedCompanion(LoraBoard):
         self._said += wire.make_frame(bytes([kind]) + body, wire.FROM_RADIO)
 
     def _answer_done(self, error: CompanionError | None = None) -> None:
-        """Answer OK, or an error."""
+        """Answer the host's command with OK or with an error."""
         if error is None:
             self._send_to_host(CompanionMessage.OK)
         else:
@@ -236,8 +236,8 @@ class SimulatedCompanion(LoraBoard):
         missing = None if key in self.contacts else CompanionError.NOT_FOUND
         if command == CompanionCommand.SET_TIME:
             wanted = wire.read_number(body)
-            # The clock never goes backwards, because other radios would treat the radio's messages
-            # as duplicates.
+            # The clock never goes backwards. Otherwise other radios would treat the radio's
+            # messages as duplicates.
             backwards = wanted < self.read_time(now)
             if not backwards:
                 self._clock, self._clock_at = wanted, now
@@ -297,8 +297,8 @@ class SimulatedCompanion(LoraBoard):
     def _send_to(
         self, contact: CompanionContact, kind: int, plain: bytes, now: float
     ) -> CompanionSent | None:
-        """Transmit an encrypted packet for one contact. If the queue is full, report an error to
-        the host and return None.
+        """Transmit an encrypted packet to one contact. If the queue is full, report an error to the
+        host and return None.
         """
         covered = _encrypt(_derive_shared_key(self.key, contact.key), plain)
         floods = contact.path_length < 0
@@ -311,7 +311,7 @@ class SimulatedCompanion(LoraBoard):
         return CompanionSent(floods, bytes(4), wait)
 
     def _send_channel_text(self, body: bytes, now: float) -> None:
-        """Send a text to a channel. Raises RemoteProtocolError."""
+        """Send a text on a channel. Raises RemoteProtocolError."""
         index, text, time = wire.read_send_channel_text(body)
         channel = self.channels.get(index)
         if channel is None or not any(channel.key):
@@ -331,7 +331,7 @@ class SimulatedCompanion(LoraBoard):
         return bytes([_Kind.ADVERT << 2 | FLOOD, 0]) + head + tail
 
     def receive_packet(self, packet: bytes, now: float) -> None:
-        """Receive a packet from the air. A repeated packet is ignored. The radio hears nothing
+        """Receive a packet from the air. Repeated packets are ignored. The radio hears nothing
         while it transmits.
         """
         if self._mouth.is_transmitting or len(packet) < 3 or packet[1]:
@@ -395,7 +395,7 @@ class SimulatedCompanion(LoraBoard):
         if awaited is None:
             return
         if awaited.to in self.contacts:
-            # The packet arrived directly, so the path back is also direct.
+            # The packet arrived directly, so the path back is direct too.
             self.contacts[awaited.to] = self.contacts[awaited.to]._replace(path_length=0)
         took = round((now - awaited.since) * 1000)
         self._send_to_host(CompanionMessage.ACK, payload[:4] + struct.pack("<I", took))
@@ -427,8 +427,8 @@ class SimulatedCompanion(LoraBoard):
 
 
 def introduce_all(radios: list[SimulatedCompanion], crowd: int = 0) -> None:
-    """Make the radios known to each other, as if each had heard the others' adverts. Add `crowd`
-    more contacts as far as there is space.
+    """Make the radios know each other, as if each had heard the adverts of the others. Also add up
+    to `crowd` further contacts if there is space.
     """
     for one in radios:
         for each in radios:
@@ -463,8 +463,8 @@ def _make_key_stream(key: bytes, size: int) -> bytes:
 
 
 def _encrypt(key: bytes, plain: bytes) -> bytes:
-    """Return the encrypted bytes after a 2-byte check, by which the receiver recognizes the right
-    key.
+    """Return the encrypted bytes after a 2-byte check value, from which the receiver recognises the
+    right key.
     """
     covered = bytes(a ^ b for a, b in zip(plain, _make_key_stream(key, len(plain)), strict=True))
     return sha256(key + covered).digest()[:2] + covered

@@ -1,7 +1,8 @@
-"""Many emulated kits on IP links to one hub. Each kit sends a position at a fixed interval.
+"""Many emulated kits on IP links to one hub. Each kit sends positions at a fixed interval.
 
-An emulated kit is only the link of an agent. This link uses the real protocol of the IP link, pings
-and reconnects like an agent, and repeats unconfirmed items. An emulated kit has no journal.
+An emulated kit consists only of an agent's link. This link uses the real protocol of the IP link.
+Like an agent, it sends pings, connects again, and repeats unconfirmed items. An emulated kit has no
+journal.
 """
 
 from __future__ import annotations
@@ -37,12 +38,13 @@ from fieldagent.wire.keepalive import Keepalive
 from fieldagent.wire.link import Close
 
 CONCURRENT_CONNECTS_MAX = 150
-"""Largest number of concurrent connection attempts. Real kits have a processor each, but emulated
-kits share one."""
+"""Largest number of simultaneous connection attempts. Each real kit has its own processor, but all
+emulated kits share one."""
 POSITIONS_PER_MESSAGE_MAX = 20
-"""Largest number of positions in one message, for example after a time without a link."""
+"""Largest number of positions in one message. Several positions wait, for example, after a time
+without a link."""
 FINAL_CLOSE_CODES = {Close.POLICY, Close.REVOKED, Close.REPLACED, Close.NO_COMMON_VERSION}
-"""Close codes after which an emulated kit does not reconnect. Either the kit's device no longer
+"""Close codes after which an emulated kit does not connect again. The kit's device no longer
 exists, or another kit uses the same token."""
 CHECK_S = 0.1
 
@@ -50,8 +52,8 @@ CHECK_S = 0.1
 @dataclass(frozen=True, slots=True)
 class Plan:
     every: float = inf
-    """Seconds between two positions of a kit, at least 1. `inf`: the kits send nothing. Item
-    numbers start from the current time, so that no run repeats the numbers of an earlier run."""
+    """Seconds between two positions of a kit, at least 1. If infinite, the kits send nothing. Item
+    numbers are derived from the current time, so that two runs never use the same numbers."""
     connect_rate: float = inf
     """Largest number of first connections per second."""
     sources: tuple[str, ...] = ()
@@ -75,15 +77,15 @@ class Silence:
 
 
 class Positions(NamedTuple):
-    """One message with positions."""
+    """A message with several positions."""
 
     body: bytes
     due: tuple[float, ...]
-    """Time at which each item was made (trio clock)."""
+    """Time on trio's clock when each item was created."""
 
 
 class EmulatedKit(Silence):
-    """Items that one emulated kit has to send."""
+    """Items that one emulated kit sends."""
 
     __slots__ = ("_again", "_due", "_figures", "_fleet", "_number", "_sequence", "unconfirmed")
 
@@ -95,7 +97,7 @@ class EmulatedKit(Silence):
         self._due = first_due
         self._again: list[Positions] = []
         self.unconfirmed = 0
-        """Number of items that were sent but are not confirmed by the hub."""
+        """Number of items that were sent and that the hub has not confirmed."""
 
     async def wait_for_next(self, *, urgent: bool) -> Positions:
         if urgent:
@@ -149,12 +151,12 @@ class EmulatedKit(Silence):
         self._figures.count_message(len(body), ["Note"])
 
     def count_waiting(self) -> int:
-        """Return the number of positions that are due but not sent."""
+        """Return the number of positions that are due and have not been sent."""
         last = min(trio.current_time(), self._fleet.until)
         return max(0, ceil((last - self._due) / self._fleet.plan.every))
 
     def stop_positions(self) -> None:
-        """Stop making positions."""
+        """Create no more positions."""
         self._due = inf
 
 
@@ -162,22 +164,20 @@ class Fleet:
     def __init__(
         self, hub: HubAddress, tokens: list[str], plan: Plan, figures: FleetFigures | None = None
     ) -> None:
-        """Create the fleet. `hub` is the address for all kits. The token in the address is not
-        used.
-        """
+        """Create the fleet. All kits use the address in `hub`. The token in `hub` is not used."""
         self.plan = plan
         self.figures = figures or FleetFigures()
         self.until = inf
-        """Time (trio clock) from which no new positions are made."""
+        """Time on trio's clock from which no new positions are created."""
         self.living: set[EmulatedKit] = set()
-        """Kits that have started and have not given up."""
+        """Kits that are running and have not given up."""
         self._hub = hub
         self._tokens = tokens
         self._random = randomness.Random()
         self._coming = trio.CapacityLimiter(CONCURRENT_CONNECTS_MAX)
 
     async def run(self) -> None:
-        """Run all kits until the last one has given up. Raises Unreachable if the trusted
+        """Run all kits until the last kit has given up. Raises Unreachable if the trusted
         certificates cannot be read.
         """
         context, began = trust(self._hub.server), trio.current_time()
@@ -187,7 +187,7 @@ class Fleet:
                 nursery.start_soon(self._run_kit, place, token, context)
 
     def stop(self) -> None:
-        """Stop making new positions."""
+        """Create no more positions."""
         self.until = trio.current_time()
 
     async def wait_until_settled(self) -> None:
@@ -196,11 +196,11 @@ class Fleet:
             await trio.sleep(CHECK_S)
 
     def count_waiting(self) -> int:
-        """Return the number of positions of the living kits that are due but not sent."""
+        """Return the number of positions that are due and that the living kits have not sent."""
         return sum(kit.count_waiting() for kit in self.living)
 
     async def _run_kit(self, place: int, token: str, context: ssl.SSLContext | None) -> None:
-        """Run one kit until the hub refuses the kit for good."""
+        """Run one kit until the hub refuses it permanently."""
         sources = self.plan.sources
         source = sources[place % len(sources)] if sources else None
         hub = replace(self._hub, token=token, source=source)
@@ -237,9 +237,7 @@ class Fleet:
         pace: LinkPace,
         keepalive: Keepalive,
     ) -> LinkEnd:
-        """Make one connection attempt and, if it succeeds, run its link until its end. Raises
-        Unreachable.
-        """
+        """Try to connect once. If this succeeds, run the link until it ends. Raises Unreachable."""
         stream: trio.abc.Stream | None = None
         opened = inf
 

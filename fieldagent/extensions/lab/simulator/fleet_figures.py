@@ -1,4 +1,4 @@
-"""Counters of a fleet of emulated kits, and their report. Pure."""
+"""Counters of a fleet of emulated kits, and the report about them. Pure functions."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.wording import format_count
 
 REASONS_MAX = 20
-"""Largest number of distinct reasons."""
+"""Largest number of different reasons that are counted separately."""
 
 
 class ReasonCounts(Counter[str]):
-    """Reasons of an event with their counts. Further reasons after the first REASONS_MAX are
-    counted together.
+    """Counts of the reasons for an event. After the first `REASONS_MAX` reasons, all further
+    reasons are counted together.
     """
 
     def __setitem__(self, reason: str, times: int) -> None:
@@ -33,37 +33,39 @@ class FleetFigures:
     opened: int = 0
     """Number of links that were opened."""
     refused: ReasonCounts = field(default_factory=ReasonCounts)
-    """Failed connection attempts by reason."""
+    """Failed connection attempts, by reason."""
     lost: ReasonCounts = field(default_factory=ReasonCounts)
     given_up: int = 0
-    """Number of kits that the hub refuses for good."""
+    """Number of kits that the hub refuses permanently."""
     sent: int = 0
-    """Number of items that were sent, each counted once."""
+    """Number of different items that were sent."""
     sent_again: int = 0
     confirmed: int = 0
     delays: array[float] = field(default_factory=lambda: array("f"))
     """Seconds from the creation of each item to its confirmation."""
     came: Counter[str] = field(default_factory=Counter)
-    """Contents that the hub sent, by kind."""
+    """Contents that the hub has sent, by kind."""
     messages: int = 0
     came_bytes: int = 0
 
     def open_one(self) -> None:
-        """Count an opened link. The caller subtracts the link from `open` when the link ends."""
+        """Count an opened link. When the link ends, the caller decreases `open`."""
         self.open += 1
         self.opened += 1
         self.most_open = max(self.most_open, self.open)
 
     def confirm(self, due: Iterable[float], now: float) -> None:
-        """Count items as confirmed at `now`. `due` contains the time at which each item was made,
-        on the same clock.
+        """Count items that were confirmed at `now`. `due` contains the times when the items were
+        created, on the same clock.
         """
         for each in due:
             self.delays.append(now - each)
             self.confirmed += 1
 
     def count_message(self, size: int, kinds: Iterable[str]) -> None:
-        """Count a message from the hub: its size in bytes, and the kinds of its contents."""
+        """Count a message from the hub. `size` is in bytes. `kinds` are the kinds of its
+        contents.
+        """
         self.messages += 1
         self.came_bytes += size
         self.came.update(kinds)
@@ -77,14 +79,14 @@ class FleetCost:
     processor: float
     """Processor time in seconds."""
     memory: int
-    """Bytes of memory with all links open."""
+    """Bytes of memory while all links are open."""
     memory_before: int
-    """Bytes of memory before the first link."""
+    """Bytes of memory before the first link was opened."""
 
 
 def compute_percentile(ordered: array[float], share: float) -> float | None:
-    """Return the smallest value that at least this share of the values does not exceed; None if
-    there are no values.
+    """Return the smallest value that is not exceeded by at least a fraction `share` of the values.
+    Return None if there are no values.
     """
     if not ordered:
         return None
@@ -92,7 +94,7 @@ def compute_percentile(ordered: array[float], share: float) -> float | None:
 
 
 def report(figures: FleetFigures, kits: int, waiting: int, cost: FleetCost) -> dict[str, Any]:
-    """Return all figures as a JSON document. Times are in seconds."""
+    """Return all figures in a form for JSON. Times are in seconds."""
     ordered = array("f", sorted(figures.delays))
     each = (cost.memory - cost.memory_before) / figures.most_open if figures.most_open else 0.0
     return {
@@ -136,7 +138,7 @@ def _round(seconds: float | None) -> float | None:
 
 
 def is_as_expected(figures: dict[str, Any]) -> bool:
-    """Return True if at the end each kit has its link and each position is confirmed."""
+    """Return True if each kit has its link at the end and each position is confirmed."""
     links, items = figures["links"], figures["items"]
     return links["open"] == figures["kits"] and not items["unconfirmed"] and not items["notSent"]
 

@@ -1,7 +1,8 @@
-"""File of test kits' tokens. `fieldagent hub device make` writes it, and `simulate fleet` reads it.
+"""File with the tokens of test kits. `fieldagent hub device make` writes the file, and `simulate
+fleet` reads it.
 
-The heading of the file prevents the use of real kits' tokens, because real kits would lose their
-links to emulated kits.
+The file has a heading that prevents the use of real kits' tokens. Otherwise, real kits would lose
+their links to emulated kits.
 """
 
 from __future__ import annotations
@@ -18,14 +19,14 @@ class NoTokens(ValueError):
 
 
 def format_tokens(workspace: str, tokens: Sequence[str]) -> str:
-    """Return the contents of the file."""
+    """Return the content of the file."""
     of = f"# {len(tokens)} in workspace {workspace!r}"
     gone = "# `fieldagent hub workspace delete` with that name takes all of it away again"
     return "\n".join([HEADING, of, gone, *tokens, ""])
 
 
 def parse_tokens(text: str) -> list[str]:
-    """Return the tokens in order. Raises NoTokens."""
+    """Return the tokens in the file's text, in their order. Raises NoTokens."""
     heading, *lines = text.split("\n")
     if heading != HEADING:
         raise NoTokens(

@@ -1,4 +1,4 @@
-"""Gateway of the operator, as the simulated modem reaches it in a session."""
+"""The operator's gateway, to which the simulated modem connects in a session."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from fieldagent.wire.credit import CREDIT_TARIFF, Tariff
 
 
 class GatewayReceiver(Protocol):
-    """Receiver of MO messages: a person at home, or a real hub."""
+    """Receiver of MO messages, which is a person at home or a real hub."""
 
     def receive_message(self, imei: str, momsn: int, body: bytes) -> None:
-        """Receive the body of an MO message, in the session that carries it."""
+        """Process the body of an MO message during the session that transports it."""
 
 
 class SimulatedGateway:
-    """Gateway that passes on MO messages, and delivers each MT message once. Implements
+    """A gateway that passes on MO messages and delivers each MT message once. Implements
     `sbd_session.Gateway`.
     """
 

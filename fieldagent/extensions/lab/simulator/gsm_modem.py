@@ -21,7 +21,7 @@ from fieldagent.wire.errors import RemoteProtocolError
 from fieldagent.wire.sms_pdu import Coding, Content, Deliver, Part, StatusReport, Submit
 
 WRONG_PINS_MAX = 3
-"""Number of wrong PINs after which the SIM needs the PUK."""
+"""Number of wrong PINs after which the SIM requires the PUK."""
 CTRL_Z, ESCAPE = 0x1A, 0x1B
 SIM_MESSAGES_MAX = 20
 """Largest number of messages on the SIM."""
@@ -34,10 +34,11 @@ _NOTIFY = re.compile(r"AT\+CNMI=([0-9](?:,[0-9]?){0,4})")
 _SERVICE = re.compile(r"AT\+CSMS=([01])")
 _ACKNOWLEDGE = re.compile(r"AT\+CNMA(?:=[012])?")
 MODE, MT, DS = 0, 1, 3
-"""Positions of <mode>, <mt> and <ds> in +CNMI."""
+"""Indexes of <mode>, <mt> and <ds> in the parameters of +CNMI."""
 CNMI_VALUES = ("0123", "0123", "02", "012", "01")
-"""Values that the modem offers for each parameter of +CNMI. <mt> 3 is like 1, and <bm> has no
-effect: the network sends neither class 3 nor broadcasts. gammu needs <mt> 3."""
+"""Values that the modem allows for each parameter of +CNMI. <mt> 3 has the same effect as 1. <bm>
+has no effect, because the network sends neither class 3 messages nor broadcasts. gammu needs <mt>
+3."""
 _PLAIN = {
     "AT": [],
     "ATV1": [],
@@ -61,24 +62,24 @@ _PLAIN = {
     "AT+CNMA=?": ["+CNMA: (0-2)"],
     "AT+CPMS=?": ['+CPMS: ("ME"),("ME"),("ME")'],
 }
-"""Commands with a constant answer."""
+"""Commands that always have the same answer."""
 
 
 @dataclass(slots=True)
 class GsmFaults:
-    """Planned failures, as counters. Errors are numbers from the network."""
+    """Planned failures. A number is the number of times that the failure will still happen."""
 
     lose_reply: int = 0
-    """Number of messages that leave although the host gets no reply."""
+    """Number of messages that are sent although the host gets no reply."""
     garble_reply: int = 0
     garble_listed: int = 0
     """Number of lists in which noise cuts off the end of the first message."""
     stuck: int = 0
-    """Number of lost Ctrl-Z, after each of which the prompt stays."""
+    """Number of Ctrl-Z that are lost. After each of them, the prompt remains."""
     refuse: list[int] = field(default_factory=list)
-    """+CMS ERROR numbers for the next messages."""
+    """+CMS ERROR numbers with which the next messages are refused."""
     undelivered: int = 0
-    """Number of the next messages that leave, but that the network later reports as expired."""
+    """Number of next messages that are sent, and that the network later reports as expired."""
     deaf: bool = False
 
 
@@ -89,8 +90,8 @@ class _Place:
 
 
 class SimulatedGsmModem:
-    """Simulated modem. `receive_data` accepts the host's bytes, and `data_to_send` returns the
-    modem's bytes. `submitted` gets each sent message. `clock` returns Unix time.
+    """A simulated modem. `receive_data` accepts the host's bytes, and `data_to_send` returns the
+    modem's bytes. `submitted` is called with each sent message. `clock` returns Unix time.
     """
 
     def __init__(self, on_submit: Callable[[Submit], None], *, clock: Callable[[], float]) -> None:
@@ -102,41 +103,41 @@ class SimulatedGsmModem:
         self.reports = True
         """True if the network sends status reports."""
         self.offered = list(CNMI_VALUES)
-        """Values for each parameter of +CNMI."""
+        """Values that the modem allows for each parameter of +CNMI."""
         self.unasked = False
-        """True if the modem passes on SMS with +CMT even if <mt> of +CNMI is 1, like some
-        modems."""
+        """True if the modem passes on SMS with +CMT even if <mt> of +CNMI is 1. Some real modems do
+        this."""
         self.store: dict[int, _Place] = {}
-        """Stored messages, by place on the SIM, from 1."""
+        """Stored messages by their place on the SIM, from 1."""
         self._submitted = on_submit
         self._clock = clock
         self._echo = True
         self._notify = [0] * len(CNMI_VALUES)
-        """Parameters of +CNMI."""
+        """Current parameters of +CNMI."""
         self._held: list[tuple[str, ...]] = []
-        """Unsolicited lines that wait for a <mode> other than 0."""
+        """Unsolicited lines that wait until <mode> is not 0."""
         self._acknowledges = False
-        """True if service 1 of +CSMS is set, so that the host acknowledges messages that are passed
-        on."""
+        """True if service 1 of +CSMS is selected, in which the host acknowledges messages that are
+        passed on."""
         self._unacknowledged: Deliver | StatusReport | None = None
         self._unlocked = False
         self.sent_to: list[str] = []
-        """Telephone number of the receiver of each sent message."""
+        """Telephone number to which each message was sent."""
         self._input = bytearray()
         self._output = bytearray()
         self._expected: int | None = None
-        """Octets of the PDU for which the prompt waits."""
+        """Number of octets of the PDU for which the prompt waits."""
 
     @property
     def _reference(self) -> int:
-        """Return the reference of the message that was sent last."""
+        """Return the reference of the last message that was sent."""
         return len(self.sent_to) % 256
 
     # The serial line.
 
     def receive_data(self, data: bytes) -> None:
-        """Process the host's bytes: commands, and the PDU at a prompt. A deaf modem discards all
-        bytes.
+        """Process the host's bytes, which are commands or the PDU at a prompt. A deaf modem
+        discards all bytes.
         """
         if self.faults.deaf:
             return
@@ -153,7 +154,7 @@ class SimulatedGsmModem:
         return data
 
     def power_off(self) -> None:
-        """Switch off. Messages on the SIM stay."""
+        """Switch off the modem. Messages on the SIM remain."""
         self._echo, self._unlocked, self._expected = True, False, None
         self._notify = [0] * len(CNMI_VALUES)
         self._held.clear()
@@ -169,13 +170,13 @@ class SimulatedGsmModem:
         del self._input[: end + 1]
         if self._echo:
             self._output += line + b"\r"
-        # ESC has a meaning only at a prompt. A line feed never has a meaning.
+        # ESC has a meaning only at a prompt. A line feed has no meaning.
         if command := line.decode("ascii", "replace").strip("\x1b\n ").upper():
             self._run_command(command)
         return True
 
     def _prompt(self) -> bool:
-        """Read the PDU up to Ctrl-Z or ESC. Return False if neither has arrived."""
+        """Process the PDU up to Ctrl-Z or ESC. Return False if neither has arrived."""
         end = next((at for at, each in enumerate(self._input) if each in (CTRL_Z, ESCAPE)), None)
         if end is None:
             return False
@@ -271,7 +272,7 @@ class SimulatedGsmModem:
         self._send_to_host("OK")
 
     def _set_notify(self, values: list[str]) -> None:
-        """Set the parameters of +CNMI. A missing parameter stays unchanged."""
+        """Set the parameters of +CNMI. Parameters that are not given remain unchanged."""
         if any(value not in self.offered[at] for at, value in enumerate(values)):
             self._send_to_host("ERROR")
             return
@@ -347,8 +348,8 @@ class SimulatedGsmModem:
             self._send_to_host(f"+CMGS: {self._reference}", "OK")
 
     def receive_text(self, number: str, content: str | bytes) -> int:
-        """Receive an SMS, in as many parts as needed, and return the number of parts that were
-        stored or passed on. Raises LocalProtocolError if `number` is invalid.
+        """Receive an SMS from the network, in as many parts as necessary. Return the number of
+        parts that were stored or passed on. Raises LocalProtocolError if `number` is not valid.
         """
         parts = sms_pdu.split(content, self._reference)
         return sum(
@@ -356,16 +357,16 @@ class SimulatedGsmModem:
         )
 
     def report(self, reference: int, status: int) -> bool:
-        """Receive a status report for the sent SMS number `reference`, from 1. The network may send
-        a report late and more than once. Return False if the SIM is full. Raises IndexError if
-        there is no such SMS.
+        """Receive a status report for the sent SMS with the number `reference`, from 1. The network
+        may send a report late and several times. Return False if the SIM is full. Raises IndexError
+        if there is no such SMS.
         """
         number, now = self.sent_to[reference - 1], self._clock()
         return self.receive_from_network(StatusReport(reference % 256, number, now, now, status))
 
     def receive_part(self, number: str, part: Part, text: str) -> bool:
-        """Receive one part of an SMS. Return False if the SIM is full. Raises LocalProtocolError if
-        `number` is invalid.
+        """Receive one part of an SMS from the network. Return False if the SIM is full. Raises
+        LocalProtocolError if `number` is not valid.
         """
         body = sms_alphabet.encode_septets(text)
         return self.receive_from_network(
@@ -373,12 +374,12 @@ class SimulatedGsmModem:
         )
 
     def receive_from_network(self, message: Deliver | StatusReport) -> bool:
-        """Receive a message from the network. Pass the message on or store it, as +CNMI requires.
-        If the SIM is full, return False without a notification. The network then keeps the message.
+        """Receive a message from the network, and pass it on or store it according to +CNMI. If the
+        SIM is full, return False without a notification. The network then keeps the message.
         """
         if self._unacknowledged is not None:
-            # The network got no acknowledgement in time. The network sends that message again, and
-            # the modem passes on no further messages.
+            # The network got no acknowledgement in time. It sends the message again, and the modem
+            # passes on no further messages.
             again, self._unacknowledged = self._unacknowledged, None
             self._notify[MT] = self._notify[DS] = 0
             self.receive_from_network(again)
@@ -404,14 +405,14 @@ class SimulatedGsmModem:
         return self._notify[DS] == 1
 
     def _report(self, *lines: str) -> None:
-        """Send the lines of an unsolicited report, or hold them back while <mode> is 0."""
+        """Send the lines of an unsolicited report. While <mode> is 0, the lines wait."""
         if self._notify[MODE] == 0:
             self._held.append(lines)
         elif not self.faults.deaf:
             self._output += _encode_unsolicited(*lines)
 
     def fill(self) -> None:
-        """Fill the SIM."""
+        """Fill all places on the SIM."""
         while self.receive_text("+41790000000", "spring offers"):
             pass
 

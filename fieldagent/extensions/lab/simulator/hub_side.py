@@ -1,7 +1,7 @@
-"""Connection of the operator's gateway to a real hub: DirectIP in both directions.
+"""Connection between the operator's gateway and a real hub, which uses DirectIP in both directions.
 
-MO messages are sent in order, and each is repeated until the hub confirms it. MT messages are
-checked as by the real gateway. MT messages wait for the modem, which gets a ring alert.
+MO messages are sent in order. Each is repeated until the hub confirms it. MT messages are checked
+in the same way as by the real gateway. They wait for the modem, which gets a ring alert.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ QUEUE_MAX = 50
 RETRY_AFTER_S = 2.0
 """Seconds until an unconfirmed MO message is sent again."""
 EXCHANGE_TIMEOUT_S = 30.0
-"""Timeout of one exchange in seconds."""
+"""Seconds within which one exchange must end."""
 
 IMEI_UNKNOWN, TOO_LARGE, EMPTY, QUEUE_FULL = -2, -3, -4, -5
 
@@ -47,11 +47,11 @@ class Faults:
     """Failures of the next MT requests."""
 
     status: int | None = None
-    """Status that replaces the true status, once."""
+    """Status that is sent once instead of the true status."""
     silent: int = 0
-    """Number of requests that are received without an answer."""
+    """Number of requests that are received and not answered."""
     cut: int = 0
-    """Number of requests after whose receipt the connection is cut."""
+    """Number of requests after which the connection is cut."""
     late: float = 0.0
     """Delay of each answer in seconds."""
 
@@ -70,13 +70,13 @@ class HubSide:
         self._reference = 0
 
     def receive_message(self, imei: str, momsn: int, body: bytes) -> None:
-        """Keep an MO message in memory for `send_messages`, without a limit."""
+        """Store an MO message in memory for `send_messages`. There is no limit."""
         self._reference += 1
         now = int(time.time())
         self._send.send_nowait(DirectIpMo(self._reference, imei, 0, momsn, 0, now, body))
 
     async def send_messages(self) -> None:
-        """Send MO messages to the hub. This never returns."""
+        """Send MO messages to the hub until cancelled."""
         async for message in self._waiting:
             while not await self._send_message(message):
                 await trio.sleep(RETRY_AFTER_S)
@@ -102,8 +102,8 @@ class HubSide:
         *,
         task_status: trio.TaskStatus[int] = trio.TASK_STATUS_IGNORED,
     ) -> None:
-        """Receive MT messages on loopback, forever. Report the port at the start. `rung` is called
-        after each MT message or ring. Raises ListenFailed.
+        """Receive MT messages on loopback until cancelled. The task status reports the port. `rung`
+        is called after each MT message or ring alert. Raises ListenFailed.
         """
         (listening,) = open_listeners(port, ["127.0.0.1"])
         task_status.started(get_port([listening]))

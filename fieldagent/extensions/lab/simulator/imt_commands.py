@@ -1,4 +1,6 @@
-"""Commands that can be typed at the simulated 9704: messages to the kit, and failures."""
+"""Commands that a user can type at the simulated 9704. They send messages to the kit and cause
+failures.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ from fieldagent.system.lazy_dataclass import dataclass
 
 @dataclass(frozen=True, slots=True)
 class ImtBench:
-    """Simulated objects that the commands act on."""
+    """Simulated objects that the commands control."""
 
     modem: SimulatedImtModem
     port: ImtPort
@@ -28,7 +30,7 @@ class ImtBench:
     home: BaseCamp
 
     def ring(self) -> None:
-        """Push the waiting messages to the host. The network does this without a ring."""
+        """Push the waiting messages to the host. The IMT network does this without a ring alert."""
         self.modem.push_mail()
 
 
@@ -177,4 +179,4 @@ COMMANDS: Mapping[str, tuple[str, Callable[[ImtBench, str], str]]] = {
     "hang": ("hang on|off                 answer nothing", _hang),
     "latency": ("latency SECONDS             seconds that a message takes", _set_latency),
 }
-"""Name of each command, with its help line and its function."""
+"""All commands by name. Each has its help line and its function."""

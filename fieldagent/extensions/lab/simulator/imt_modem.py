@@ -1,8 +1,8 @@
-"""Iridium Certus 9704 as seen from its serial line, without I/O: the modem's side of JSPR.
+"""An Iridium Certus 9704, as its host sees it on the serial line: the modem's side of JSPR. No I/O.
 
-The simulated modem behaves like the real modem, as far as known, in all points that can cause
+As far as known, the simulated modem behaves like the real modem in all points that can cause
 trouble for a driver. A reset clears its API version and its state, and restarts the message
-numbers. The modem continues with a message that the host has abandoned, and keeps no copy of
+numbers. The modem continues with a message that the host has abandoned. It keeps no copy of
 messages that it passed on. Commands cause failures that happen in the field.
 """
 
@@ -32,22 +32,23 @@ FINALS = (
     *("message_transfer_timeout", "network_error", "protocol_error", "crc_error_in_transfer"),
     "message_cancelled_in_transit",
 )
-"""Values of final_mo_status."""
+"""Possible values of `final_mo_status`."""
 MT_SEGMENT = 1080
-"""Segment size in bytes. The maker's library 1.1.2 reads 1083 bytes of a segment, although the
-library accepts longer segments."""
+"""Segment size in bytes. The manufacturer's library 1.1.2 reads only 1083 bytes of a segment,
+although it accepts longer segments."""
 _REQUEST = re.compile(r"(GET|PUT) ([A-Za-z]{1,29}) (\{.*\})")
 
 
 class ImtGateway(Protocol):
-    """Gateway of the operator, as the modem reaches it."""
+    """The operator's gateway, to which the modem connects."""
 
     def receive_mobile_originated(self, imei: str, number: int, body: bytes) -> None:
-        """Receive an MO message."""
+        """Process an MO message."""
 
     def get_mobile_terminated(self) -> bytes | None:
-        """Return the first waiting MT message, which stays until `remove_mobile_terminated`; None
-        if there is none."""
+        """Return the first waiting MT message, or None if there is none. The message remains until
+        `remove_mobile_terminated` is called.
+        """
 
     def remove_mobile_terminated(self) -> None:
         """Remove the first waiting message."""
@@ -63,24 +64,24 @@ STEPS: Mapping[str, str] = {
 
 @dataclass
 class ImtFaults:
-    """Failures, with their remaining number."""
+    """Planned failures. A number is the number of times that the failure will still happen."""
 
     deaf: bool = False
-    """True if the modem reads and sends nothing on the line, while its messages continue."""
+    """True if the modem reads and sends nothing on the line. Its messages continue."""
     finals: deque[tuple[str, bool]] = field(default_factory=deque)
-    """Final status of the next messages, and True if the network gets the message."""
+    """Final status of each of the next messages, with True if the network receives the message."""
     lose_finals: int = 0
-    """Number of statuses that are never sent."""
+    """Number of final statuses that are not sent."""
     malformed: int = 0
     """Number of requests that are answered with 405."""
     lose_answers: int = 0
-    """Number of answers to messageOriginate that are lost. The message is sent anyway."""
+    """Number of answers to `messageOriginate` that are lost. The message is sent anyway."""
     refusals: deque[str] = field(default_factory=deque)
-    """Reasons with which the next messages are refused (message_response)."""
+    """Reasons for which the next messages are refused (`message_response`)."""
     interleave: int = 0
     """Number of messages from the network that arrive between a request and its answer."""
     pause_after: int | None = None
-    """Number of segments of the next message after which the modem requests no further segment."""
+    """Number of segments of the next message after which the modem requests no more segments."""
     reset_after: int | None = None
     """Number of segments of the next message after which the modem loses power."""
     reset_at: str = ""
@@ -89,7 +90,8 @@ class ImtFaults:
     """True if the SIM is new and has no topics."""
     no_sim: bool = False
     no_activity: bool = False
-    """True if the firmware does not support messageActivityStatus, which is new in API 1.6.0."""
+    """True if the firmware does not support `messageActivityStatus`, which was added in API
+    1.6.0."""
     wrong_crcs: int = 0
     """Number of messages from the network with a wrong CRC."""
 
@@ -107,20 +109,21 @@ class _MoMessage:
 
 @dataclass
 class VolatileState:
-    """Values that a reset clears, besides state and message."""
+    """Values that a reset clears, in addition to the state and the message."""
 
     next_mo: int = 0
     next_mt: int = 0
     tells_activity: bool = False
     wanted: tuple[int, int] | None = None
-    """Message and start of the segment that the modem requests from the host."""
+    """Message, and start of the segment, that the modem requests from the host."""
 
 
 class SimulatedImtModem:
-    """Simulated modem. `receive_data` accepts the host's bytes, and `data_to_send` returns the
+    """A simulated modem. `receive_data` accepts the host's bytes, and `data_to_send` returns the
     modem's bytes.
 
-    A message that is complete in the modem is `has_transit` until the owner calls `finish_transit`.
+    After the modem has a complete message, `has_transit` is True until the owner calls
+    `finish_transit`.
     """
 
     def __init__(self, gateway: ImtGateway, *, imei: str = "300258060000001") -> None:
@@ -129,7 +132,7 @@ class SimulatedImtModem:
         self.visible, self.bars = True, 4
         self.boots = 0
         self.number = 0
-        """Number of messages that have left since the modem was created."""
+        """Number of messages that were sent since the modem was created."""
         self._gateway = gateway
         self._output = bytearray()
         self._start_up()
@@ -183,7 +186,7 @@ class SimulatedImtModem:
             return
         verb, target, text = match.groups()
         if re.search(r",(?! )", re.sub(r'"data": ?"[^"]*"', "", text)):
-            # Real modems also refuse JSON without any spaces.
+            # Like real modems, refuse JSON that contains no spaces.
             self._send_to_host(407, target, {})
             return
         try:
@@ -205,7 +208,7 @@ class SimulatedImtModem:
             try:
                 _SET[target](self, body)
             except (KeyError, TypeError, ValueError):
-                # A member is missing, or has another type.
+                # A member is missing or has a wrong type.
                 self._send_to_host(407, target, {})
         else:
             self._send_to_host(404, target, {})
@@ -241,7 +244,7 @@ class SimulatedImtModem:
         if self.since_boot.tells_activity:
             self._send_report("messageActivityStatus", _make_activity_report(self))
 
-    # Messages from the host.
+    # Methods for messages from the host.
 
     def _begin_message(self, body: Mapping[str, Any]) -> None:
         topic, size = body["topic_id"], body["message_length"]
@@ -323,7 +326,7 @@ class SimulatedImtModem:
             )
         self._send_activity()
 
-    # Events.
+    # Methods for events.
 
     @property
     def has_transit(self) -> bool:
@@ -336,7 +339,7 @@ class SimulatedImtModem:
             self._finish_message(self._mo, "segment_not_supplied")
 
     def finish_transit(self) -> None:
-        """Complete the message that is on its way, if any, with the network's answer."""
+        """If a message is on its way, complete it with the network's answer."""
         mo = self._mo
         if mo is None or not mo.whole:
             return
@@ -352,7 +355,9 @@ class SimulatedImtModem:
         self.push_mail()
 
     def push_mail(self) -> None:
-        """Push the messages that wait at the gateway to the host if the modem is on the network."""
+        """If the modem is on the network, push the messages that wait at the gateway to the
+        host.
+        """
         if self.state != "active" or not self.visible:
             return
         while (body := self._gateway.get_mobile_terminated()) is not None:
@@ -376,14 +381,16 @@ class SimulatedImtModem:
         self._send_report("messageTerminateStatus", {**named, "final_mt_status": "complete"})
 
     def set_sky(self, *, visible: bool, bars: int) -> None:
-        """Change the visibility of the network and the signal bars."""
+        """Set the visibility of the network and the signal bars."""
         self.visible, self.bars = visible, bars
         if self.state == "active":
             self._send_report("constellationState", _make_sky_report(self))
         self.push_mail()
 
     def reset(self) -> None:
-        """Simulate a short power failure: all volatile state and the current message are lost."""
+        """Simulate a short power failure, in which all volatile state and the current message are
+        lost.
+        """
         self._output.clear()
         self._start_up()
 
@@ -391,7 +398,7 @@ class SimulatedImtModem:
         if self.faults.reset_at != step:
             return False
         self.faults.reset_at = ""
-        # Bytes that were written before the reset have already left the modem.
+        # Bytes that were written before the reset have already reached the host.
         said = bytes(self._output)
         self._start_up()
         self._output[:0] = said
@@ -447,7 +454,7 @@ _GET_ANSWERS: Mapping[str, Callable[[SimulatedImtModem], dict[str, object]]] = {
     "messageProvisioning": _make_topics_report,
     "messageActivityStatus": _make_activity_report,
 }
-"""Answers to GET requests."""
+"""Functions that answer GET requests."""
 _SET: Mapping[str, Callable[[SimulatedImtModem, Mapping[str, Any]], None]] = {
     "apiVersion": SimulatedImtModem._set_version,
     "simConfig": SimulatedImtModem._set_sim,
@@ -457,7 +464,7 @@ _SET: Mapping[str, Callable[[SimulatedImtModem, Mapping[str, Any]], None]] = {
     "messageOriginateSegment": SimulatedImtModem._process_segment,
     "messageOriginateStatus": SimulatedImtModem._cancel,
 }
-"""Actions of PUT requests."""
+"""Functions that carry out PUT requests."""
 
 
 def _compute_crc(body: bytes) -> bytes:

@@ -1,4 +1,4 @@
-"""Connects the simulated 9704 to a real serial line, a pty that can be unplugged."""
+"""Connects the simulated 9704 to a real serial line: a pty that can be unplugged."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from fieldagent.extensions.lab.simulator.pty_port import NOISE_BYTES, is_underst
 from fieldagent.system import waits
 
 SEGMENT_MAX_S = 5.0
-"""Seconds that the modem waits for a segment. The real modem waits for 0.3."""
+"""Seconds that the modem waits for a segment. The real modem waits only 0.3 s."""
 
 
 class ImtPort:
     """Serial port of a simulated 9704. The owner calls `run`, and calls `poke` after each event
-    that makes the modem send without a request.
+    that makes the modem send something without a request.
     """
 
     def __init__(self, modem: SimulatedImtModem, link: Path, *, latency: float) -> None:
         self.modem = modem
         self.link = link
-        """Path of the serial line. The path does not depend on the pty in use."""
+        """Path of the serial line. It remains the same if another pty is used."""
         self.latency = latency
         """Seconds that a message needs to reach the network."""
         self.baud: int | None = None
-        """Baud rate of the modem. None: the modem accepts the host's rate."""
+        """Baud rate of the modem. If None, the modem accepts any rate of the host."""
         self.powered_alone = False
         """True if the modem keeps its power when the port is unplugged."""
         self._plugged = trio.Event()
@@ -51,7 +51,7 @@ class ImtPort:
         self._plugged.set()
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> NoReturn:
-        """Serve the port forever. `task_status` is started when the port exists."""
+        """Serve the port until cancelled. The task status reports when the port exists."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._carry)
             nursery.start_soon(self._guard_segments)
@@ -59,7 +59,7 @@ class ImtPort:
                 await self._plugged.wait()
                 with trio.CancelScope() as self._unplugged:
                     await self._serve(task_status)
-                # Only the first start is reported, not later ones.
+                # Report only the first start.
                 task_status = trio.TASK_STATUS_IGNORED
                 if not self.powered_alone:
                     self.modem.reset()
@@ -84,8 +84,8 @@ class ImtPort:
             await self._poked.wait()
 
     async def _guard_segments(self) -> None:
-        """End a message whose segments the host does not send, because a killed host sends no
-        more.
+        """If the host does not send the segments of a message, end the message. A host that was
+        killed sends no more segments.
         """
         while True:
             while (wanted := self.modem.since_boot.wanted) is None:
@@ -98,7 +98,7 @@ class ImtPort:
                 self.poke()
 
     async def _carry(self) -> None:
-        """Complete messages on their way to the network, even if the port is unplugged."""
+        """Complete the messages on their way to the network, even if the port is unplugged."""
         while True:
             while not self.modem.has_transit:
                 await self._poked.wait()

@@ -1,5 +1,5 @@
-"""Common parts of simulated LoRa boards. The radio channel connects only boards with the same
-settings, and the transmitter waits until the channel is free.
+"""Common parts of simulated LoRa boards. The radio channel connects only boards with equal
+settings. A transmitter waits until the channel is free.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from fieldagent.extensions.lab.simulator.air import Impairments, SharedAir
 from fieldagent.wire.lora import LoraSettings, compute_air_time
 
 GIVE_UP_S = 5.0
-"""Seconds after which a packet is dropped if the channel was never free."""
+"""Seconds after which a packet is dropped if the channel is never free."""
 SLOT = 0.1
-"""Largest random delay after the channel became free, in seconds."""
+"""Largest random delay in seconds after the channel becomes free."""
 RSSI, SNR = -80, 6
 
 
 class LoraAir(SharedAir):
-    """Radio channel of LoRa boards. `radios` contains the boards that are on, with their
+    """Radio channel of LoRa boards. `radios` contains the boards that are switched on, with their
     settings.
     """
 
@@ -27,22 +27,24 @@ class LoraAir(SharedAir):
         self.radios: dict[int, LoraSettings] = {}
 
     def is_audible(self, station: int, listener: int) -> bool:
-        """Return True if both boards are on, have the same settings, and are in range."""
+        """Return True if both boards are switched on, have equal settings, and are in range."""
         one, other = self.radios.get(station), self.radios.get(listener)
         if one is None or other is None or one[:3] != other[:3]:
             return False
         return super().is_audible(station, listener)
 
     def transmit(self, now: float, station: int, packet: bytes) -> float:
-        """Transmit a packet at its station's own bit rate and return its end time."""
+        """Transmit a packet with the bit rate of its station. Return the time when the transmission
+        ends.
+        """
         takes = compute_air_time(self.radios[station], len(packet))
-        # The shared channel has one bit rate, but on this channel each packet has its own rate.
+        # The shared channel has one bit rate. On this channel, each packet has its own rate.
         self.preamble, self.bitrate = takes, inf
         return super().transmit(now, station, packet)
 
 
 class LoraTransmitter:
-    """Transmitter with a queue of at most `capacity` packets. A packet has one segment or several
+    """Transmitter with a queue of at most `capacity` packets. A packet consists of one or more
     consecutive segments.
     """
 
@@ -53,25 +55,27 @@ class LoraTransmitter:
         self.reboot()
 
     def reboot(self) -> None:
-        """Drop the waiting packets and the remaining segments. A segment on the air continues."""
+        """Drop the waiting packets and the remaining segments. A segment that is on the air
+        continues.
+        """
         self._queue: list[tuple[float, list[bytes]]] = []
-        """Waiting packets, each with the time when it was queued."""
+        """Waiting packets, with the time when each was queued."""
         self._under_way: list[bytes] = []
         self._begin_at = self._ends_at = inf
 
     @property
     def waiting(self) -> int:
-        """Return the number of packets that wait for the air."""
+        """Return the number of packets that wait for the channel."""
         return len(self._queue)
 
     @property
     def is_transmitting(self) -> bool:
-        """Return True if a segment is on the air. The board hears nothing until its end."""
+        """Return True if a segment is on the air. Until its end, the board hears nothing."""
         return self._ends_at < inf
 
     @property
     def deadline(self) -> float:
-        """Return the time at which `tick` is due; `inf` if nothing waits."""
+        """Return the time when `tick` is due, or infinity if nothing waits."""
         return min(self._begin_at, self._ends_at)
 
     def queue_packet(self, pieces: list[bytes], now: float) -> bool:
@@ -84,11 +88,11 @@ class LoraTransmitter:
         return True
 
     def tick(self, now: float) -> list[bool]:
-        """Return a result for each packet that has ended: True if it was sent, False if it was
+        """Return a result for each packet that has ended: True if it was sent, or False if it was
         dropped.
         """
         if self.number not in self.air.radios:
-            # The radio was turned off meanwhile, so none of its packets leaves.
+            # The radio was switched off meanwhile, so none of its packets is sent.
             lost = len(self._queue) + self.is_transmitting
             self.reboot()
             return [False] * lost
@@ -128,7 +132,7 @@ class LoraTransmitter:
 
 
 class LoraBoard:
-    """Common base of all boards. `data_to_send` returns the bytes for the host."""
+    """Base class of all boards. `data_to_send` returns the bytes for the host."""
 
     def __init__(self, number: int, air: SharedAir, random: Random, capacity: int) -> None:
         assert isinstance(air, LoraAir)
@@ -154,5 +158,5 @@ class LoraBoard:
         return said
 
     def leave_host(self) -> None:
-        """Discard the output, because the host has disconnected. Pending work continues."""
+        """Discard the output, because the host has disconnected. Other work continues."""
         self._said = bytearray()

@@ -1,5 +1,5 @@
-"""LoRa board with MeshCore's KISS modem firmware, as seen from its serial line and from the air,
-without I/O. Commands cause failures that happen in the field.
+"""A LoRa board with MeshCore's KISS modem firmware, as its host and other radios see it. No I/O.
+Commands cause failures that happen in the field.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ INITIAL_SETTINGS = LoraSettings(910_525_000, 62_500, 7, 5)
 BEGINS_AT = 20
 """Transmit power of a new board in dBm."""
 QUEUE_MAX = 1
-"""Largest number of packets that wait for the air. A further packet is refused."""
+"""Largest number of packets that wait for the channel. The board refuses further packets."""
 
 
 class SimulatedMeshcore(LoraBoard):
-    """Simulated board. Call `receive_data`, `receive_packet` and `tick` for each event, then read
-    `data_to_send` and `deadline`.
+    """A simulated board. Call `receive_data`, `receive_packet` and `tick` for each event, and then
+    read `data_to_send` and `deadline`.
     """
 
     def __init__(self, number: int, air: SharedAir, random: Random) -> None:
         super().__init__(number, air, random, QUEUE_MAX)
         self.millivolts = 4_012
-        """Voltage of the battery in mV."""
+        """Battery voltage in millivolts."""
         self.reboot()
 
     def reboot(self) -> None:
@@ -42,7 +42,7 @@ class SimulatedMeshcore(LoraBoard):
         self._mouth.reboot()
 
     def start(self, now: float) -> None:
-        """Send nothing, because the host must ask first."""
+        """Send nothing, because the host must send a request first."""
 
     def receive_data(self, data: bytes, now: float) -> None:
         for kind, content in self._deframer.receive_data(data):

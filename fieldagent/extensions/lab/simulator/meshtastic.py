@@ -1,10 +1,10 @@
-"""Radio with Meshtastic firmware, as seen from its host and from the air, without I/O.
+"""A radio with Meshtastic firmware, as its host and other radios see it. No I/O.
 
 The host gets the same reports as from the firmware. A report shows that a packet waits
 (queueStatus), that another radio has it (ROUTING from that radio), or that another radio repeats it
-(ROUTING from this radio). Without a report, the packet may be lost. On the air, a packet has the
-firmware's header of 16 bytes. A stream of SHA-256 of the same length replaces the firmware's AES
-encryption. Without the key, a simulated packet cannot be read either.
+(ROUTING from this radio). If there is no report, the packet may be lost. On the air, a packet has
+the firmware's header of 16 bytes. A stream of SHA-256 with the same length replaces the firmware's
+AES encryption. Without the key, a simulated packet cannot be decoded either.
 """
 
 from __future__ import annotations
@@ -46,24 +46,25 @@ from fieldagent.wire.meshtastic import (
 )
 
 FIRST_NUMBER = 0xFA9E_0000
-"""Base of node numbers. Node 1 has this number plus one."""
+"""Base of node numbers. The number of node 1 is this base plus one."""
 FIRMWARE = "2.7.11.simulated"
 QUEUE_MAX = 16
-"""Largest number of packets that wait for the air. A further packet is refused."""
+"""Largest number of packets that wait for the channel. The radio refuses further packets."""
 STORED_PACKETS_MAX = 32
-"""Largest number of packets that wait for a host. After that, a packet without text is dropped, and
-a text replaces the oldest packet."""
+"""Largest number of packets that wait for a host. If there are more, a packet without a text is
+dropped, and a text replaces the oldest packet."""
 RECENT_IDS, SEEN_IDS_MAX = 20, 200
-"""Number of recent ids from the host, and of recent packets from the air, by which a radio
-recognizes duplicates."""
+"""Number of recent ids from the host, and number of recent packets from the air. From these, a
+radio recognises duplicates."""
 TRANSMISSIONS_MAX = 3
 ACK_WAIT_S = 4.5
 """Seconds, in addition to the airtime, after which an unacknowledged packet is sent again."""
 CONTENTION_DELAY_S = (0.1, 0.4)
-"""Range of the random delay in seconds before a radio repeats a packet. An acknowledgement is sent
-first, and a radio that hears another radio repeat the packet stays silent."""
+"""Shortest and longest random delay in seconds before a radio repeats a packet. In this time, an
+acknowledgement can be sent first. If a radio hears that another radio repeats the packet, it does
+not repeat the packet."""
 KEY_BYTES = 12
-"""Extra bytes of a packet that is encrypted with the receiver's public key."""
+"""Additional bytes of a packet that is encrypted with the receiver's public key."""
 HEADER = struct.Struct("<IIIBBBB")
 PORT_INTERVALS_S = {
     Port.TEXT: 2.0,
@@ -72,14 +73,14 @@ PORT_INTERVALS_S = {
     Port.WAYPOINT: 10.0,
     Port.TELEMETRY: 10.0,
 }
-"""Shortest time in seconds between two packets of one port from the host."""
+"""Shortest time in seconds between two packets of the same port from the host."""
 NEVER_BY_KEY = {Port.POSITION, Port.NODE_INFO, Port.ROUTING}
 EU_868 = 3
 GROUP = ChannelSettings(sha256(b"a simulated group").digest(), "Kits")
 
 
 class _AirPacket(NamedTuple):
-    """Header and content of a packet. `channel` is the hash by which listeners find their key."""
+    """Header and content of a packet. `channel` is the hash from which listeners find the key."""
 
     to: int
     source: int
@@ -108,27 +109,25 @@ class _Unacknowledged(NamedTuple):
 
 
 class Keyring:
-    """Channels of a radio and the nodes that it knows. Channels and nodes decide which nodes can
-    read the radio's packets, and which packets the radio can read.
+    """Channels of a radio, and nodes that it knows. They determine which nodes can decrypt the
+    radio's packets, and which packets the radio can decrypt.
     """
 
     def __init__(self, node: int) -> None:
         self.node = node
         self.channels = [ChannelSettings(b"\1"), GROUP]
         self.nodes: dict[int, NodeInfo] = {}
-        """Nodes that the radio has heard, by number."""
+        """Nodes that the radio has heard, by their numbers."""
 
     def get_settings(self, index: int) -> MeshChannel:
-        """Return the channel with that index. If this channel is not set, return a channel that is
-        OFF.
-        """
+        """Return the channel with an index. If there is none, return a channel that is OFF."""
         if index >= len(self.channels):
             return MeshChannel(index, ChannelSettings(), Role.OFF)
         role = Role.SECONDARY if index else Role.PRIMARY
         return MeshChannel(index, self.channels[index], role)
 
     def find_refusal(self, packet: MeshPacket, data: MeshData) -> int:
-        """Return the error code if a packet cannot be sent, else 0."""
+        """Return the error code if a packet cannot be sent, otherwise 0."""
         if packet.channel >= len(self.channels):
             return RoutingError.NO_CHANNEL
         by_key = self._is_by_key(packet.to, data.port)
@@ -146,7 +145,7 @@ class Keyring:
         return to != BROADCAST and has_key and port not in NEVER_BY_KEY
 
     def encrypt(self, to: int, number: int, channel: int, data: MeshData) -> tuple[bytes, int]:
-        """Return the encrypted content, and the hash by which the receiver finds the key."""
+        """Return the encrypted content, and the hash from which the receiver finds the key."""
         plain = wire.DATA.encode(data)
         if self._is_by_key(to, data.port):
             key = _derive_shared_key(self.node, to)
@@ -156,8 +155,8 @@ class Keyring:
         return _cover(key, self.node, number, plain), _hash_of(settings)
 
     def decrypt(self, packet: _AirPacket) -> tuple[int | None, MeshData] | None:
-        """Return the channel index and the decrypted content; None if no key fits. The index is
-        None if the packet was encrypted with our public key.
+        """Return the index of the channel and the decrypted content, or None if no key is right.
+        The index is None if the packet was encrypted with this radio's public key.
         """
         for index, key in self._list_keys(packet):
             content = packet.content[:-KEY_BYTES] if index is None else packet.content
@@ -179,31 +178,29 @@ class Keyring:
 
 
 class HostSide:
-    """Output to the host, and packets that wait while there is no host."""
+    """Output to the host, and packets that wait until a host is connected."""
 
     def __init__(self) -> None:
         self.said = bytearray()
         self.attended = False
         self.free = QUEUE_MAX
-        """Number of free places in the radio's queue, as last reported to the host."""
+        """Number of free places in the radio's queue that the host was told last."""
         self._stored: deque[MeshPacket] = deque()
         self._counted = 0
 
     def leave(self) -> None:
-        """Mark the host as disconnected."""
+        """Record that the host has disconnected."""
         self.said = bytearray()
         self.attended = False
 
     def begin(self) -> None:
-        """Send the stored packets to the host, because the host is connected now and knows the
-        radio.
-        """
+        """Send the stored packets to the host, which has connected and knows the radio now."""
         self.attended = True
         while self._stored:
             self.add_message(FromRadio(packet=self._stored.popleft()))
 
     def send_packet(self, packet: MeshPacket) -> None:
-        """Send a packet to the host, or store it until a host is connected."""
+        """Send a packet to the host. If no host is connected, store the packet."""
         if self.attended:
             self.add_message(FromRadio(packet=packet))
             return
@@ -221,10 +218,10 @@ class HostSide:
 
 
 class SimulatedMeshtastic(LoraBoard):
-    """Simulated radio. Call `receive_data`, `receive_packet` and `tick` for each event, then read
-    `data_to_send` and `deadline`.
+    """A simulated radio. Call `receive_data`, `receive_packet` and `tick` for each event, and then
+    read `data_to_send` and `deadline`.
 
-    A reboot keeps the settings: name, region, channels and known nodes.
+    After a reboot, the settings remain: name, region, channels and known nodes.
     """
 
     def __init__(self, number: int, air: SharedAir, random: Random) -> None:
@@ -254,7 +251,8 @@ class SimulatedMeshtastic(LoraBoard):
         self._given: dict[Port | int, float] = {}
         self._unacknowledged: dict[int, _Unacknowledged] = {}
         self._repeats: dict[tuple[int, int], tuple[float, bytes]] = {}
-        """Due time and bytes of packets from others that will be repeated, by source and id."""
+        """Packets from other radios that this radio will repeat, by source and id. Each has its due
+        time and its bytes."""
         self._tune()
 
     def start(self, now: float) -> None:
@@ -267,12 +265,12 @@ class SimulatedMeshtastic(LoraBoard):
             self.air.radios[self.number] = wire.PRESETS[self.preset]
 
     def set_region(self, region: int) -> None:
-        """Set the region. With 0 (no region), the radio does not transmit."""
+        """Set the region. If `region` is 0, the radio has no region and does not transmit."""
         self.region = region
         self._tune()
 
     def leave_host(self) -> None:
-        """Reset the line, because the host disconnects or another host replaces it."""
+        """Reset the line. Called when the host disconnects or another host replaces it."""
         self._deframer = wire.Deframer()
         self.host.leave()
 
@@ -283,7 +281,7 @@ class SimulatedMeshtastic(LoraBoard):
         return min(self._mouth.deadline, min(again, default=inf), min(repeats, default=inf))
 
     def receive_data(self, data: bytes, now: float) -> None:
-        """Process messages of the host. Unreadable messages are skipped."""
+        """Process messages from the host. Messages that cannot be decoded are skipped."""
         for message in self._deframer.receive_data(data):
             try:
                 request = wire.TO_RADIO.decode(message)
@@ -301,7 +299,7 @@ class SimulatedMeshtastic(LoraBoard):
                 self._process_packet(request.packet, now)
 
     def _send_config(self, nonce: int) -> None:
-        """Send everything for which a host asks first, in the firmware's order."""
+        """Send everything that a host requests first, in the firmware's order."""
         self.host.attended = False
         self.host.add_message(FromRadio(my_info=MyInfo(self.node)))
         own = NodeInfo(self.node, self.user, metrics=self.metrics)
@@ -321,10 +319,10 @@ class SimulatedMeshtastic(LoraBoard):
         self.host.begin()
 
     def _process_packet(self, packet: MeshPacket, now: float) -> None:
-        """Transmit a packet of the host, or report to the host why not."""
+        """Transmit a packet from the host, or report the reason for a refusal to the host."""
         number = packet.id or self.random.getrandbits(32) or 1
         if packet.id and packet.id in self._recent:
-            # The firmware does not answer a duplicate packet at all.
+            # The firmware does not answer a duplicate packet.
             return
         self._recent.append(number)
         data = packet.decoded
@@ -339,7 +337,7 @@ class SimulatedMeshtastic(LoraBoard):
                 self.host.add_message(FromRadio(notification=Notification(30, "one text per 2 s")))
                 self._queue_status(RoutingError.RATE_LIMIT_EXCEEDED, number)
             else:
-                # The packet is dropped, but the report is the same as for a waiting packet.
+                # The packet is dropped, but the report is the same as for a packet that waits.
                 self._queue_status(QueueError.OK, number)
             return
         if packet.to == self.node:
@@ -366,7 +364,7 @@ class SimulatedMeshtastic(LoraBoard):
         return early
 
     def _find_refusal(self, packet: MeshPacket, data: MeshData) -> int:
-        """Return the error code if a packet cannot be sent, else 0."""
+        """Return the error code if a packet cannot be sent, otherwise 0."""
         return self.keyring.find_refusal(packet, data) if self.region else QueueError.OFF
 
     def data_to_send(self) -> bytes:
@@ -377,8 +375,8 @@ class SimulatedMeshtastic(LoraBoard):
         return now + 2 * compute_air_time(wire.PRESETS[self.preset], size) + self.ack_wait
 
     def tick(self, now: float) -> None:
-        """Transmit all due packets: packets to repeat for other radios, and unacknowledged packets.
-        Each is sent at most `TRANSMISSIONS_MAX` times.
+        """Transmit all packets that are due: packets that this radio repeats for other radios, and
+        unacknowledged packets. Each is sent at most `TRANSMISSIONS_MAX` times.
         """
         self._mouth.tick(now)
         for heard, (due, packet) in [*self._repeats.items()]:
@@ -396,13 +394,13 @@ class SimulatedMeshtastic(LoraBoard):
                 self._unacknowledged[number] = waits._replace(
                     tries=waits.tries + 1, again_at=self._compute_retry_time(len(waits.packet), now)
                 )
-        # A host that got the report of a full queue waits for a new report.
+        # If the host was told that the queue is full, it waits for a new report.
         if self.host.free == 0 and self._mouth.waiting < QUEUE_MAX:
             self._queue_status(QueueError.OK, 0)
 
     def receive_packet(self, packet: bytes, now: float) -> None:
-        """Receive a packet from the air. A packet for others is repeated while it has hops left,
-        unless another radio repeats it first.
+        """Receive a packet from the air. If the packet is for another node and has hops left,
+        repeat it, unless another radio repeats it first.
         """
         if len(packet) < HEADER.size:
             return
@@ -421,12 +419,12 @@ class SimulatedMeshtastic(LoraBoard):
                 due = now + self.random.uniform(*CONTENTION_DELAY_S)
                 self._repeats[source, number] = due, heard._replace(flags=flags - 1).encode()
         else:
-            # Another radio repeats the packet, which is enough.
+            # Another radio repeats the packet, so this radio need not repeat it.
             self._repeats.pop((source, number), None)
 
     def _record_repeat(self, number: int) -> None:
-        """Note that another radio repeats our packet. For a broadcast, this is the sender's only
-        confirmation.
+        """Record that another radio repeats this radio's packet. For a broadcast, this is the
+        sender's only confirmation.
         """
         waits = self._unacknowledged.get(number)
         if waits is not None and waits.to == BROADCAST:
@@ -512,8 +510,8 @@ class SimulatedMeshtastic(LoraBoard):
 
 
 def introduce_all(radios: list[SimulatedMeshtastic], crowd: int = 0) -> None:
-    """Make the radios known to each other, as if each had heard the others. Add `crowd`
-    more nodes.
+    """Make the radios know each other, as if each had heard the others. Also add `crowd` further
+    nodes.
     """
     for one in radios:
         for each in radios:
@@ -541,7 +539,7 @@ def _derive_shared_key(one: int, other: int) -> bytes:
 
 
 def _cover(key: bytes, source: int, number: int, content: bytes) -> bytes:
-    """Encrypt or decrypt `content` (the operation is its own inverse)."""
+    """Encrypt or decrypt `content`. The operation is its own inverse."""
     stream = b"".join(
         sha256(key + struct.pack("<III", source, number, block)).digest()
         for block in range(-(-len(content) // 32))
@@ -550,8 +548,8 @@ def _cover(key: bytes, source: int, number: int, content: bytes) -> bytes:
 
 
 def _hash_of(settings: ChannelSettings) -> int:
-    """Return the firmware's channel hash. It is never 0 in the simulation, because 0 means
-    encryption by public key.
+    """Return the firmware's hash of a channel. In the simulation it is never 0, because 0 means
+    encryption with a public key.
     """
     digest = 0
     for byte in settings.name.encode() + wire.expand_key(settings.key):

@@ -1,4 +1,4 @@
-"""Radio node as seen from its serial line and from the air, without I/O.
+"""A radio node, as its host and other radios see it. No I/O.
 
 The node waits until the channel is free, transmits, and reports the result. Commands cause failures
 that happen in the field.
@@ -15,9 +15,9 @@ from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.wire import node
 
 GIVE_UP_S = 30.0
-"""Seconds after which a packet is dropped if the channel was never free."""
+"""Seconds after which a packet is dropped if the channel is never free."""
 BACKOFF_MAX_S = 0.2
-"""Largest random delay after the channel became free, in seconds."""
+"""Largest random delay in seconds after the channel becomes free."""
 
 
 @dataclass(slots=True)
@@ -28,8 +28,8 @@ class _QueuedPacket:
 
 @dataclass(slots=True)
 class SimulatedNode:
-    """Simulated node. Call `receive_data`, `receive_packet` and `tick` for each event, then read
-    `data_to_send` and `deadline`.
+    """A simulated node. Call `receive_data`, `receive_packet` and `tick` for each event, and then
+    read `data_to_send` and `deadline`.
     """
 
     number: int
@@ -41,19 +41,19 @@ class SimulatedNode:
     mute: bool = False
     """True if the node never reports the result of a packet."""
     deaf: bool = False
-    """True if the node discards all bytes from its line."""
+    """True if the node discards all bytes from its serial line."""
     link: node.NodeLink = field(init=False)
     _queue: list[_QueuedPacket] = field(default_factory=list)
     _begin_at: float = inf
     _on_air: tuple[float, node.Send] | None = None
     _unsaid: list[node.Numbered] = field(default_factory=list)
-    """Messages that wait for space in the link's window."""
+    """Messages that wait until there is space in the link's window."""
 
     def __post_init__(self) -> None:
         self.reboot()
 
     def reboot(self) -> None:
-        """Clear all state except the battery, including waiting packets."""
+        """Clear all state except the battery charge. Waiting packets are lost."""
         self.link = node.NodeLink(
             node.NodeHello(
                 boot=self.random.getrandbits(32),
@@ -70,7 +70,7 @@ class SimulatedNode:
         self.link.open(now)
 
     def drain(self, percent: int) -> None:
-        """Set the battery charge in per cent, and report it at once if a host is connected."""
+        """Set the battery charge in per cent. If a host is connected, report the charge at once."""
         self.battery = percent
         if self.link.peer is not None:
             self._send_report()
@@ -79,7 +79,7 @@ class SimulatedNode:
         self.link.send_unnumbered(node.NodeStatus(signal=4, battery=self.battery, charging=False))
 
     def leave_host(self) -> None:
-        """Do nothing, because a node keeps its line open and the next host restarts the link."""
+        """Do nothing. A node keeps its line open, and the next host restarts the link."""
 
     @property
     def deadline(self) -> float:
@@ -87,7 +87,7 @@ class SimulatedNode:
         return min(self.link.deadline, self._begin_at, on_air)
 
     def receive_data(self, data: bytes, now: float) -> None:
-        """Process the gateway's bytes. A deaf node discards all bytes."""
+        """Process bytes from the gateway. A deaf node discards all bytes."""
         if self.deaf:
             return
         self.link.receive_data(data, now)
@@ -107,11 +107,11 @@ class SimulatedNode:
             self._send_to_host(now)
 
     def tick(self, now: float) -> None:
-        """End a finished transmission, and begin the next transmission that is due."""
+        """End a transmission that is finished, and begin the next transmission that is due."""
         self.link.tick(now)
         while self.link.next_event() is not None:
-            # The only possible event is PeerDown, which means that the gateway is away. The gateway
-            # sends a hello when it returns.
+            # The only possible event is PeerDown, which means that the gateway is away. When the
+            # gateway returns, it sends a hello.
             pass
         if self._on_air is not None and self._on_air[0] <= now:
             if not self.mute:

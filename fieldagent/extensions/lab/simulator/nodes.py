@@ -1,4 +1,4 @@
-"""Simulated radio nodes on serial lines, with one shared radio channel."""
+"""Simulated radio nodes on serial lines, which share one radio channel."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class EndOfLine(Exception):
 
 
 class SimulatedRadio(Protocol):
-    """Interface of every simulated radio. `number` is the radio's station number on the channel of
-    `simulator.air`. All times are seconds of the same clock.
+    """Interface of all simulated radios. `number` is the radio's station number on the channel
+    (`simulator.air`). All times are in seconds of the same clock.
     """
 
     number: int
@@ -34,22 +34,24 @@ class SimulatedRadio(Protocol):
 
     @property
     def deadline(self) -> float:
-        """Return the time at which `tick` is due."""
+        """Return the time when `tick` is due."""
 
     def reboot(self) -> None:
         """Clear all state, as after a power failure."""
 
     def start(self, now: float) -> None:
-        """Send the output of a radio that was just powered on."""
+        """Send the output of a radio that has just been switched on."""
 
     def receive_data(self, data: bytes, now: float) -> None:
-        """Process the host's bytes, which may be split anywhere."""
+        """Process bytes from the host. A message may be split between two calls."""
 
     def data_to_send(self) -> bytes:
-        """Return the bytes for the host, and remove them; empty if there is no output."""
+        """Return the bytes for the host and remove them from the output. The result is empty if
+        there is no output.
+        """
 
     def leave_host(self) -> None:
-        """Note that the host disconnects, or that another host replaces it."""
+        """Process the event that the host disconnects or that another host replaces it."""
 
     def receive_packet(self, packet: bytes, now: float) -> None:
         """Receive a packet from the air. The radio hears nothing while it transmits."""
@@ -65,25 +67,27 @@ RadioKind: TypeAlias = "Callable[[int, SharedAir, Random], SimulatedRadio]"
 
 @dataclass(slots=True)
 class Socket:
-    """A socket for a node, which can be plugged in or not."""
+    """Socket of a node, which can be plugged in or not."""
 
     node: SimulatedRadio
     link: Path | int
-    """Path of the serial line, which does not depend on the pty in use, or a loopback port if the
-    node is reached by TCP."""
+    """Path of the serial line, which remains the same if another pty is used. If the node is
+    reached by TCP, a loopback port."""
     plugged: trio.Event = field(default_factory=trio.Event)
     unplugged: trio.CancelScope = field(default_factory=trio.CancelScope)
     spoke: trio.Event = field(default_factory=trio.Event)
-    """Set when the node may have output, and then replaced."""
+    """Set when the node may have output. It is then replaced by a new event."""
 
     def poke(self) -> None:
-        """Send the node's waiting output now."""
+        """Send the node's output now."""
         self.spoke.set()
         self.spoke = trio.Event()
 
 
 class Nodes:
-    """Runner of the nodes. The owner calls `run`. `say` gets a line for every packet on the air."""
+    """Runs the nodes. The owner calls `run`. `say` is called with a line for each packet on the
+    air.
+    """
 
     def __init__(
         self,
@@ -95,14 +99,14 @@ class Nodes:
         self.air = air
         self._say = say
         self._changed = trio.Event()
-        """Set when an event may be due earlier than the awaited event."""
+        """Set when an event may be due earlier than the event for which the task waits."""
         self.sockets = [
             Socket(kind(number, air, air.random), link) for number, link in enumerate(links, 1)
         ]
         air.stations[:] = [socket.node.number for socket in self.sockets]
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> NoReturn:
-        """Run the nodes until cancelled. `task_status` is started when each node has its serial
+        """Run the nodes until cancelled. The task status reports when each node has its serial
         line.
         """
         async with trio.open_nursery() as nursery:
@@ -115,15 +119,15 @@ class Nodes:
         raise AssertionError("runs until cancelled")
 
     def unplug(self, socket: Socket) -> None:
-        """Remove the line and the power. The node restarts when it is plugged in."""
+        """Remove the line and the power. When the node is plugged in, it restarts."""
         if socket.plugged.is_set():
             socket.plugged = trio.Event()
             socket.unplugged.cancel()
-            # The node's waiting packets are lost with the power.
+            # The node loses its waiting packets together with the power.
             socket.node.reboot()
 
     def plug(self, socket: Socket) -> None:
-        """Restore the line, with the same name or port."""
+        """Restore the line with the same name or port."""
         socket.plugged.set()
 
     def drain(self, socket: Socket, percent: int) -> None:
@@ -133,7 +137,7 @@ class Nodes:
         self._poke(socket)
 
     def reboot(self, socket: Socket) -> None:
-        """Restart a node while its line is open. The host sees a restart."""
+        """Restart a node while its line is open. The host notices the restart."""
         socket.node.reboot()
         socket.node.start(trio.current_time())
         self._poke(socket)
@@ -152,13 +156,13 @@ class Nodes:
                         nursery.start_soon(self._listen, socket, line)
                         nursery.start_soon(self._write_output, socket, line)
                         task_status.started()
-            # Only the first start is reported, not later ones.
+            # Report only the first start.
             task_status = trio.TASK_STATUS_IGNORED
 
     async def _serve(
         self, socket: Socket, port: int, task_status: trio.TaskStatus[None]
     ) -> NoReturn:
-        """Accept connections. A new connection replaces the current host."""
+        """Accept connections. A new connection replaces the connection of the current host."""
         (listening,) = open_listeners(port, ["127.0.0.1"])
         socket.link = get_port([listening])
         listener = trio.SocketListener(trio.socket.from_stdlib_socket(listening))

@@ -1,4 +1,4 @@
-"""Connects the simulated modem to a real serial line, a pty that can be unplugged."""
+"""Connects the simulated modem to a real serial line: a pty that can be unplugged."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ SPEEDS = {
     for name in dir(termios)
     if name[1:].isdigit() and name[0] == "B"
 }
-"""Speed in baud, by the constant of termios."""
+"""Baud rates by the constant in `termios`."""
 PAYLOAD_MAX_S = 60.0
 """Seconds that +SBDWB waits for its payload."""
 
 
 NOISE_BYTES = b"\xf8\x00\xf8"
-"""Bytes that a host receives at a wrong speed."""
+"""Bytes that a host receives if it uses the wrong baud rate."""
 
 
 @asynccontextmanager
 async def open_pty(name: Path) -> AsyncIterator[trio.lowlevel.FdStream]:
-    """Open a serial line and yield the simulator's end. The other end has the path `name` while the
-    line is open.
+    """Open a serial line within the context, and yield the simulator's end. `name` is the path of
+    the other end.
     """
     with _open_pty(name) as ours:
         async with trio.lowlevel.FdStream(ours) as line:
@@ -40,12 +40,12 @@ async def open_pty(name: Path) -> AsyncIterator[trio.lowlevel.FdStream]:
 
 
 class NoLine(Exception):
-    """Error: the serial line cannot have that name. The text contains the reason and the fix."""
+    """Error: the serial line cannot have this name. The text contains the reason and the fix."""
 
 
 @contextmanager
 def _open_pty(name: Path) -> Iterator[int]:
-    """Open a pty with a symbolic link `name` to it. Raises NoLine."""
+    """Open a pty within the context, with the symbolic link `name` to it. Raises NoLine."""
     ours, theirs = os.openpty()
     line = os.ttyname(theirs)
     try:
@@ -53,17 +53,17 @@ def _open_pty(name: Path) -> Iterator[int]:
         _make_link(line, name)
         yield ours
     finally:
-        # Do not remove the line of another simulator that has taken the name meanwhile.
+        # Another simulator may have taken the name meanwhile. Do not remove its line.
         if name.is_symlink() and name.readlink() == Path(line):
             name.unlink(missing_ok=True)
         os.close(theirs)
 
 
 def _make_link(line: str, name: Path) -> None:
-    """Make the symbolic link. Raises NoLine."""
+    """Create the symbolic link. Raises NoLine."""
     try:
         name.parent.mkdir(parents=True, exist_ok=True)
-        # Remove the link that a killed simulator has left behind.
+        # Remove the link that a killed simulator has left.
         if name.is_symlink():
             name.unlink(missing_ok=True)
         name.symlink_to(line)
@@ -73,36 +73,36 @@ def _make_link(line: str, name: Path) -> None:
 
 
 def is_understood(line: trio.lowlevel.FdStream, baud: int | None) -> bool:
-    """Return True if the host uses the modem's speed. If `baud` is None, return True in any
-    case.
+    """Return True if the host uses the modem's baud rate. If `baud` is None, any rate is
+    accepted.
     """
     return baud is None or SPEEDS.get(termios.tcgetattr(line.fileno())[5]) == baud
 
 
 class PtyPort:
     """Serial port of a simulated modem. The owner calls `run`, and calls `poke` after each event
-    that makes the modem send without a request.
+    that makes the modem send something without a request.
     """
 
     def __init__(self, modem: SimulatedModem, link: Path, *, latency: float) -> None:
         self.modem = modem
         self.link = link
-        """Path of the serial line. The path does not depend on the pty in use."""
+        """Path of the serial line. It remains the same if another pty is used."""
         self.latency = latency
         """Duration of a session in seconds."""
         self.baud: int | None = None
-        """Baud rate of the modem. None: the modem accepts the host's rate."""
+        """Baud rate of the modem. If None, the modem accepts any rate of the host."""
         self._plugged = trio.Event()
         self._plugged.set()
         self._unplugged = trio.CancelScope()
         self._poked = trio.Event()
 
     def poke(self) -> None:
-        """Send the modem's waiting output, and run a session that it has begun."""
+        """Send the modem's output, and run the session that the modem has begun, if any."""
         self._poked.set()
 
     def unplug(self) -> None:
-        """Remove the line and cut the modem's power."""
+        """Remove the line and switch off the modem."""
         if self._plugged.is_set():
             self._plugged = trio.Event()
             self._unplugged.cancel()
@@ -112,14 +112,14 @@ class PtyPort:
         self._plugged.set()
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> NoReturn:
-        """Serve the line while it is plugged in. This never returns. `task_status` is started when
-        the line exists.
+        """Serve the line while it is plugged in, until cancelled. The task status reports when the
+        line exists.
         """
         while True:
             await self._plugged.wait()
             with trio.CancelScope() as self._unplugged:
                 await self._serve(task_status)
-            # Only the first start is reported, not later ones.
+            # Report only the first start.
             task_status = trio.TASK_STATUS_IGNORED
             self.modem.start_brown_out()
 

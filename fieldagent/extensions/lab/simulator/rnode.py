@@ -1,5 +1,5 @@
-"""LoRa board with RNode firmware, as seen from its serial line and from the air, without I/O.
-Commands cause failures that happen in the field.
+"""A LoRa board with RNode firmware, as its host and other radios see it. No I/O. Commands cause
+failures that happen in the field.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from fieldagent.wire.rnode import RnodeCommand, RnodeError
 
 VERSION = bytes([1, 85])
 QUEUE_MAX = 8
-"""Largest number of packets that wait for the air. A further packet is refused."""
+"""Largest number of packets that wait for the channel. The board refuses further packets."""
 PACKET_MAX = 508
 SPLIT = 0x01
-"""Flag in a segment's first byte, set if the packet has two segments. The high half of the byte
-contains the packet's number."""
+"""Flag in the first byte of a segment. It is set if the packet has two segments. The upper four
+bits of the byte contain the packet's number."""
 PLATFORM, MCU = b"\x80", b"\x81"
 ASKED_PLATFORM, ASKED_MCU = 0x48, 0x49
 HOUR = 3600.0
@@ -28,8 +28,8 @@ MEMORY = 200
 
 
 class SimulatedRnode(LoraBoard):
-    """Simulated board. Call `receive_data`, `receive_packet` and `tick` for each event, then read
-    `data_to_send` and `deadline`.
+    """A simulated board. Call `receive_data`, `receive_packet` and `tick` for each event, and then
+    read `data_to_send` and `deadline`.
     """
 
     def __init__(self, number: int, air: SharedAir, random: Random) -> None:
@@ -38,7 +38,7 @@ class SimulatedRnode(LoraBoard):
         self.reboot()
 
     def reboot(self) -> None:
-        """Turn the radio off and clear all state."""
+        """Switch off the radio and clear all state."""
         self.air.radios.pop(self.number, None)
         self._mouth.reboot()
         self._deframer = kiss.KissDeframer()
@@ -47,7 +47,7 @@ class SimulatedRnode(LoraBoard):
         self._half: tuple[int, bytes] | None = None
         self._numbered = 0
         self._sent: list[tuple[float, float]] = []
-        """Start time and airtime in seconds of each packet."""
+        """Start time and airtime of each packet, in seconds."""
 
     def start(self, now: float) -> None:
         self._send_to_host(RnodeCommand.RESET, b"\xf8")
@@ -60,8 +60,8 @@ class SimulatedRnode(LoraBoard):
                 self._obey(command, content)
 
     def receive_packet(self, packet: bytes, now: float) -> None:
-        """Receive a packet from the air. The first half of a split packet waits for the second
-        half.
+        """Receive a packet from the air. The first segment of a split packet waits for the second
+        segment.
         """
         # A board that transmits hears nothing.
         if self._mouth.is_transmitting or not packet:
@@ -109,7 +109,7 @@ class SimulatedRnode(LoraBoard):
         return not share or spent + seconds <= share / wire.HUNDRED_PER_CENT * HOUR
 
     def _obey(self, command: int, content: bytes) -> None:
-        # The board does not answer unknown commands, so a driver needs a timeout for them.
+        # The board does not answer unknown commands. A driver therefore needs a timeout for them.
         if command == RnodeCommand.DETECT and content == wire.DETECT:
             self._send_to_host(command, wire.DETECTED)
         elif command == RnodeCommand.STATE:
@@ -161,8 +161,8 @@ REQUIRED_SETTINGS = {
     RnodeCommand.SPREADING,
     RnodeCommand.CODING,
 }
-"""Settings that the radio needs before it turns on. Sorted by number, the settings are the fields
-of LoraSettings."""
+"""Settings that the board needs before the radio can be switched on. In the order of their numbers,
+they are the fields of LoraSettings."""
 SETTINGS: dict[int, int] = {
     RnodeCommand.FREQUENCY: 4,
     RnodeCommand.BANDWIDTH: 4,

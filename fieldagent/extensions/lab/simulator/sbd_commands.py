@@ -1,7 +1,7 @@
 """AT commands of a simulated Iridium 9602, in the order of the ISU AT Command Reference.
 
-`answer_command` applies a command to the modem's state. The function returns the output and the
-next action of the modem.
+`answer_command` applies a command to the modem's state. It returns the output and the next action
+of the modem.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.wire import sbd
 
 SUM_BYTES = 2
-"""Size of the checksum after a message in both directions (+SBDWB, +SBDRB)."""
+"""Number of bytes of the checksum after a message, in both directions (+SBDWB, +SBDRB)."""
 
 
 @dataclass(frozen=True, slots=True)
 class AtCommand:
-    """A recognized command and the state that it acts on."""
+    """A recognised command, and the state to which it applies."""
 
     match: re.Match[str]
     state: ModemState
     faults: ModemFaults
     waiting: int
-    """Number of MT messages at the gateway, as the network reports it to the modem."""
+    """Number of MT messages at the gateway that the network reports to the modem."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,12 +36,12 @@ class AtAnswer:
     payload: int = 0
     """Number of bytes that the modem now reads instead of a command."""
     session: bool = False
-    """True if a session begins. The result of the session is then the answer."""
+    """True if a session begins. The answer is then the result of the session."""
 
 
 def answer_command(line: str, state: ModemState, faults: ModemFaults, waiting: int) -> AtAnswer:
-    """Return the modem's answer to one command line, or ERROR if the modem does not know the
-    command. `waiting` is the number of messages at the gateway.
+    """Return the modem's answer to one command line. If the modem does not know the command, the
+    answer is ERROR. `waiting` is the number of messages at the gateway.
     """
     unknown = any(name in line for name in faults.unknown_commands)
     if unknown or not line.startswith("AT"):
@@ -64,7 +64,7 @@ def _answer_ok(command: AtCommand) -> AtAnswer:
 
 
 def _set_line(command: AtCommand) -> AtAnswer:
-    """Apply line settings. One command line may contain several."""
+    """Apply line settings. A command line may contain several settings."""
     volatile = command.state.volatile
     for name, value in re.findall(_LINE_SETTING, command.match[0]):
         if name == "E":
@@ -151,9 +151,7 @@ def _begin_write(command: AtCommand) -> AtAnswer:
 
 
 def store(payload: bytes, state: ModemState) -> AtAnswer:
-    """Store the message of +SBDWB. This is the second half of the command, when the message and its
-    checksum have arrived.
-    """
+    """Store the message of +SBDWB. Called when the message and its checksum have arrived."""
     body, guard = payload[:-SUM_BYTES], payload[-SUM_BYTES:]
     if sbd.compute_checksum(body) != guard:
         return AtAnswer((str(sbd.WriteResult.WRONG_SUM.value), "OK"))
@@ -172,7 +170,7 @@ def _read(command: AtCommand) -> AtAnswer:
 
 def _answer_status(command: AtCommand) -> AtAnswer:
     state, volatile = command.state, command.state.volatile
-    # MTMSN of the session that delivered the message. The state contains the next number.
+    # The MTMSN of the session that delivered the message. The state contains the next number.
     mtmsn = (state.mtmsn - 1) % sbd.MOMSN_MODULUS if volatile.mt_flag else -1
     shown = [int(volatile.mo_flag), state.momsn, int(volatile.mt_flag), mtmsn]
     extended = command.match[1]
@@ -191,7 +189,7 @@ def _clear(command: AtCommand) -> AtAnswer:
 
 
 def _begin_session(command: AtCommand) -> AtAnswer:
-    """Begin a session. +SBDIXA answers a ring and clears the ring flag."""
+    """Begin a session. +SBDIXA answers a ring alert and clears the ring flag."""
     if command.match[1]:
         command.state.ring_flag = False
     return AtAnswer((), session=True)

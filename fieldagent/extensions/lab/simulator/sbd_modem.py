@@ -1,7 +1,7 @@
-"""Iridium 9602 as seen from its serial line, without I/O: the modem's side of `wire.sbd`.
+"""An Iridium 9602, as its host sees it on the serial line: the modem's side of `wire.sbd`. No I/O.
 
 The simulated modem follows the ISU AT Command Reference in all points that can cause trouble for a
-driver. The modem echoes until the host turns that off. A reset clears volatile settings. Its MO
+driver. The modem echoes until the host turns off the echo. A reset clears volatile settings. Its MO
 buffer keeps a sent message, and its MOMSN survives a reset. Commands cause failures that happen in
 the field.
 """
@@ -25,10 +25,10 @@ _RESULTS = {"OK": "0", "ERROR": "4"}
 
 
 class SimulatedModem:
-    """Simulated modem. `receive_data` accepts the host's bytes, and `data_to_send` returns the
+    """A simulated modem. `receive_data` accepts the host's bytes, and `data_to_send` returns the
     modem's bytes.
 
-    A command begins a session, and the owner's call of `finish_session` ends it.
+    A command begins a session. The owner ends the session with `finish_session`.
     """
 
     __slots__ = ("_expected", "_gateway", "_input", "_output", "faults", "session", "state")
@@ -48,17 +48,17 @@ class SimulatedModem:
         self._input = bytearray()
         self._output = bytearray()
         self._expected = 0
-        """Number of bytes of payload and checksum for which +SBDWB still waits."""
+        """Number of bytes of the payload and its checksum for which +SBDWB still waits."""
 
     # The serial line.
 
     def receive_data(self, data: bytes) -> None:
-        """Process the host's bytes: commands, and the payload of +SBDWB. The modem discards all
-        bytes during a session, or if it is deaf.
+        """Process the host's bytes, which are commands or the payload of +SBDWB. During a session,
+        or if the modem is deaf, all bytes are discarded.
         """
         self._input += data
         if self.faults.deaf or self.session:
-            # The real modem also discards characters during a session.
+            # The real modem also discards bytes during a session.
             self._input.clear()
         while self._input and not self.session:
             if not (self._store_payload() if self._expected else self._process_command()):
@@ -76,7 +76,7 @@ class SimulatedModem:
         return self._expected > 0
 
     def end_payload_wait(self) -> None:
-        """End a +SBDWB that got too few bytes within 60 s."""
+        """End a +SBDWB that received too few bytes within 60 s."""
         self._expected = 0
         self._input.clear()
         self._send_to_host(["1"])
@@ -95,7 +95,7 @@ class SimulatedModem:
         return True
 
     def _process_command(self) -> bool:
-        """Run one command. Return False if its line is not complete."""
+        """Run one command. Return False if the line with the command is not complete."""
         end = self._input.find(b"\r")
         if end < 0:
             return False
@@ -127,32 +127,32 @@ class SimulatedModem:
             elif not volatile.quiet:
                 self._output += f"{_RESULTS[line]}\r".encode("ascii")
 
-    # Events.
+    # Methods for events.
 
     def finish_session(self) -> None:
-        """Exchange messages with the gateway and report the result. Do nothing without a
-        session.
+        """Exchange messages with the gateway and report the result. If there is no session, do
+        nothing.
         """
         if self.session:
             self.session = False
             self._send_to_host(run_session(self.state, self.faults, self._gateway))
 
     def ring(self) -> None:
-        """Set the ring flag, and send SBDRING if the host has enabled this line with +SBDMTA."""
+        """Set the ring flag. Send SBDRING if the host has enabled this line with +SBDMTA."""
         self.state.ring_flag = True
         if self.state.volatile.ring_indications and not self.faults.deaf:
             self._send_to_host(["SBDRING"])
 
     def set_signal(self, bars: int) -> None:
-        """Set the signal, 0 to 5 bars, and report it if the host has enabled this report with
+        """Set the signal to 0 to 5 bars. Report it if the host has enabled this report with
         +CIER.
         """
         self.state.signal = bars
         self._indicate()
 
     def set_service(self, available: bool) -> None:
-        """Set the availability of the network, and report it if the host has enabled this report
-        with +CIER.
+        """Set whether the network is available. Report it if the host has enabled this report with
+        +CIER.
         """
         self.state.service = available
         self._indicate()
@@ -162,7 +162,7 @@ class SimulatedModem:
             self._send_to_host(list_indications(self.state))
 
     def start_brown_out(self) -> None:
-        """Simulate a short power failure: a session and all volatile state are lost."""
+        """Simulate a short power failure, in which a session and all volatile state are lost."""
         self.state.volatile = replace(self.state.stored)
         self.session = False
         self._expected = 0

@@ -1,4 +1,6 @@
-"""Session of the simulated modem with the operator's gateway: one message in each direction."""
+"""A session of the simulated modem with the operator's gateway. It transports one message in each
+direction.
+"""
 
 from __future__ import annotations
 
@@ -9,27 +11,29 @@ from fieldagent.wire import sbd
 
 
 class Gateway(Protocol):
-    """The operator's gateway and the systems behind it."""
+    """The operator's gateway, and the systems behind it."""
 
     def receive_mobile_originated(self, imei: str, momsn: int, body: bytes) -> None:
-        """Receive an MO message from a session."""
+        """Process an MO message from a session."""
 
     def get_mobile_terminated(self) -> bytes | None:
-        """Return the first waiting MT message, which stays until `remove_mobile_terminated`; None
-        if there is none."""
+        """Return the first waiting MT message, or None if there is none. The message remains until
+        `remove_mobile_terminated` is called.
+        """
 
     def remove_mobile_terminated(self) -> None:
-        """Remove the first waiting message, because the modem has it."""
+        """Remove the first waiting message. Called when the modem has the message."""
 
     def count_waiting(self) -> int:
         """Return the number of waiting MT messages."""
 
 
 def run_session(state: ModemState, faults: ModemFaults, gateway: Gateway) -> tuple[str, ...]:
-    """Send the message of the MO buffer, receive a waiting MT message, and return the
-    result lines.
+    """Send the message in the MO buffer, receive one waiting MT message, and return the result
+    lines.
     """
-    # A new session discards an unread MT message (reference, +SBDD).
+    # A new session discards an MT message that the host has not read (ISU AT Command Reference,
+    # +SBDD).
     state.volatile.mt_buffer, state.volatile.mt_flag = b"", False
     planned = faults.statuses.popleft() if faults.statuses else _choose_by_coverage(state)
     shown = [planned.mo_status, state.momsn, 2, -1, 0, 0]
@@ -55,7 +59,9 @@ def _choose_by_coverage(state: ModemState) -> PlannedStatus:
 
 
 def _fetch_message(state: ModemState, gateway: Gateway) -> list[int]:
-    """Return MT status, MTMSN, length and number of waiting messages, as in +SBDIX."""
+    """Return the MT status, the MTMSN, the length, and the number of waiting messages, as in
+    +SBDIX.
+    """
     body = gateway.get_mobile_terminated()
     if body is None:
         return [0, -1, 0, 0]

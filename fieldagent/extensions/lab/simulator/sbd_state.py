@@ -1,4 +1,4 @@
-"""State of a simulated Iridium 9602, and its planned failures. Only data."""
+"""State of a simulated Iridium 9602, and its planned failures. The module contains only data."""
 
 from __future__ import annotations
 
@@ -44,38 +44,38 @@ class ModemState:
 
 @dataclass(frozen=True, slots=True)
 class PlannedStatus:
-    """Planned end of a coming session."""
+    """Result that the simulated modem will report for a future session."""
 
     mo_status: int
     delivered: bool
-    """True if the gateway gets the message, whatever the modem reports."""
+    """True if the gateway receives the message, whatever the modem reports."""
     counted: bool
     """True if the modem counts the session as completed."""
 
 
 @dataclass(slots=True)
 class ModemFaults:
-    """Planned failures. A number shows how often the failure still happens."""
+    """Planned failures. A number is the number of times that the failure will still happen."""
 
     statuses: deque[PlannedStatus] = field(default_factory=deque)
-    """Ends of the coming sessions. After them, coverage decides."""
+    """Results of the next sessions. After these sessions, the result depends on the coverage."""
     lose_replies: int = 0
     """Number of sessions whose result is lost on the line."""
     wrong_sums: int = 0
     """Number of messages that are read with a wrong checksum."""
     swallow: int = 0
-    """Number of payloads that lose a byte on the line."""
+    """Number of payloads that lose a byte on the serial line."""
     reset_before_session: int = 0
-    """Number of sessions that begin with a reset. The reset empties the buffer."""
+    """Number of sessions that begin with a reset, which empties the buffer."""
     stuck_mail: int | None = None
-    """MO status with which each session ends, together with an error of the mailbox check. A
-    message then waits at the gateway but cannot be fetched."""
+    """MO status with which each session ends, together with an error in the mailbox check. A
+    message then waits at the gateway and cannot be fetched."""
     deaf: bool = False
-    """True if the modem hangs and answers nothing."""
+    """True if the modem hangs and does not answer."""
     odd_spacing: bool = False
     stubborn_echo: bool = False
     clears_what_it_sent: bool = False
     traffic: int = 0
-    """Seconds until the network accepts a session, as the modem reports them (+SBDLOE)."""
+    """Seconds until the network accepts a session, which the modem reports (+SBDLOE)."""
     unknown_commands: frozenset[str] = frozenset()
-    """Optional commands that older firmware answers with ERROR, such as `+CIER`."""
+    """Optional commands that older firmware answers with ERROR, for example `+CIER`."""
