@@ -1,15 +1,15 @@
-"""Trial of settings that arrived over the link: the steps of root's unit, safe against power
-failures.
+"""Trial of settings that arrived over the link. Root's unit does these steps, and a power failure
+does no harm at any time.
 
-    offer    the agent's offer is verified: the operator's signature, this kit, a new number, and
-             settings that may be set remotely and are valid together
-    switch   the old file is kept, and the new file is put in its place
+    offer    the unit verifies the agent's offer: the operator's signature, this kit, a new number,
+             and settings that may be set remotely and are valid together
+    switch   the unit keeps the old file and puts the new file in its place
     watch    the agent must answer, be linked to the hub, and restore each channel
-    back     only if the watch fails: the old file is restored, unless a person has changed the file
-             meanwhile
+    back     only if the watch fails: the unit restores the old file, unless a person has changed
+             the file meanwhile
 
-Each step can be repeated from its beginning, and is on disk before the next one begins. An offer is
-removed when its trial is on disk, or when the reason of its refusal is recorded.
+Each step can be repeated from its beginning, and is on disk before the next step begins. An offer
+is removed when its trial is on disk, or when the reason for its refusal is recorded.
 """
 
 from __future__ import annotations

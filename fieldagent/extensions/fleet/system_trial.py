@@ -1,15 +1,15 @@
-"""Trial of a whole system: kernel, Debian and program, in the card's other slot.
+"""Trial of a whole system (kernel, Debian and program) in the card's other slot.
 
-    write    pieces are fetched and written while the old system runs; it continues after a power
-             cut
-    boot     the boot loader must try the new system, once
+    write    the unit fetches and writes pieces while the old system runs, and continues after a
+             power cut
+    boot     the boot loader must try the new system once
     watch    the new system has started: its agent must answer, and restore each channel that worked
     back     only if the watch fails: the loader starts the old system, with the old journal
-    end      the result is left for the agent
+    end      the unit stores the result for the agent
 
-Each step can be repeated from its beginning, and is on disk before the next one begins. The old
-program takes all steps, also in the new system. If the new system does not reach `watch`, the
-loader returns to the old system by itself. The old system then finds the trial in state `spent`.
+Each step can be repeated from its beginning, and is on disk before the next step begins. The old
+program does all steps, even in the new system. If the new system does not reach `watch`, the loader
+returns to the old system by itself. The old system then finds the trial in state `spent`.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
-"""Trial of a new program: the part of an update that survives the end of the command, and power
-failures.
+"""Trial of a new program. This part of an update continues after the end of the command, and after
+a power failure.
 
     switch   the agent stops, its journal is copied, and the new program is put in place
     watch    the agent must answer, and restore each channel that worked before
     back     only if the watch fails: the old program is restored. If the new program has upgraded
              the journal, the old journal is restored too, with everything accepted meanwhile
-    end      the result is left for the agent, and the files for a rollback are removed
+    end      the result is stored for the agent, and the files for a rollback are removed
 
-Each step can be repeated from its beginning, and is on disk before the next one begins. The old
-program takes all steps, because it is known to work. This module sends nothing except the reason of
+Each step can be repeated from its beginning, and is on disk before the next step begins. The old
+program does all steps, because it is known to work. This module sends nothing except the reason for
 a rollback, which costs no credit.
 """
 

@@ -1,9 +1,9 @@
 """Messages of Iridium Messaging Transport (IMT), as a 9704 exchanges them over JSPR. No I/O.
 
-A message crosses the serial line in segments, which the modem requests or delivers. Its last two
-bytes are a CRC-16/XMODEM of the rest, once per message. The network removes and adds them. The
-modem names a message by topic and an 8-bit number that restarts at each power-up. So, unlike the
-MOMSN of SBD, the number cannot show later if a message was sent.
+On the serial line, a message is transferred in segments, which the modem requests or delivers. The
+last two bytes of a message are a CRC-16/XMODEM of the rest. The network removes and adds them. The
+modem identifies a message by its topic and an 8-bit number. The numbers start again at each
+power-up. So, unlike the MOMSN of SBD, a number cannot show later whether a message was sent.
 
 Rules for a driver:
 
@@ -11,7 +11,7 @@ Rules for a driver:
 |---|---|
 | answer a request for a segment within 300 ms | otherwise it ends as `segment_not_supplied` |
 | abandon a message only by `cancel`, and wait for its status | the modem continues by itself |
-| before the last segment was given nothing has left | the modem sends whole messages |
+| before the modem has the last segment, nothing is sent | the modem sends whole messages |
 | store each message from the modem at once | it keeps no copy, and needs no acknowledgement |
 """
 

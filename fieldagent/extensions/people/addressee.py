@@ -1,11 +1,11 @@
 """Selects inbound items for people with handhelds, and writes their texts.
 
-The module provides a hook like any other. An item counts as handed over when its text is on disk
-for the person. These items are selected:
+The module provides a hook like any other hook. An item is handed over when its text for the person
+is on disk. The hook selects these items:
 
-an item to a user whose handheld is known, as addressed by the hub a message that begins with `@name
-`, for senders who cannot address a person otherwise an update about this kit's SOS, for all people
-in that SOS
+    an item to a user whose handheld is known
+    a message that begins with `@name `, from a sender who cannot address a person in another way
+    an update about this kit's SOS, for all people in this SOS
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Host of a MeshCore companion: it greets the radio, sends one command at a time, and keeps the
-unsolicited reports until they are needed.
+"""Host of a MeshCore companion. The host identifies the radio, sends one command at a time, and
+keeps unsolicited reports until they are needed.
 
-    no answer               the radio is lost and is reopened, because a later answer could not be
-                            assigned to a question
-    a truncated frame       its rest is awaited only briefly; its question stays unanswered
-    an acknowledgement      may come before the report that names the expected one
+    no answer               the radio is considered lost and is opened again, because the host could
+                            not assign a later answer to its command
+    a truncated frame       the host waits only briefly for the rest; the command has no answer
+    an acknowledgement      may arrive before the report that names the expected acknowledgement
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Signs that a person sees on their own message, as far as its progress is known.
+"""Signs with which a person sees the progress of their own message.
 
-    📥  the kit has it on its disk
-    🛰  it left by satellite, but it is unknown if a receiver has it
+    📥  the kit has it on disk
+    🛰  it was sent by satellite, but it is unknown whether a receiver has it
     ✅  a person or their kit has it
     ❌  the kit has given up, and a text contains the reason
 

@@ -11,7 +11,7 @@
 
 The types are those of ATAK-CIV 4.6 (GeoChatService, EmergencyManager, CotMapAdapter). A server
 delivers a chat to the uids in `__chat`, and other events to the callsigns in `marti`. An event
-without receivers goes to everyone. ATAK recognizes a receipt by its event's uid, which is the id of
+without receivers goes to everyone. ATAK recognises a receipt by its event's uid, which is the id of
 the message.
 """
 

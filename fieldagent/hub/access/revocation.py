@@ -2,11 +2,11 @@
 
 1. A revoked device is disabled: its link ends, it cannot open another link, and the hub sends it
    nothing.
-2. Messages of the device over its modem or a neighbour are kept as dead letters, and never count as
-   messages of its user. Items that it relays for others are kept as dead letters as well.
+2. Messages from the device over its modem or a neighbour are stored as dead letters. They are not
+   messages of its user. Items that the device relays for others are also stored as dead letters.
 3. An SOS still notifies people, because a thief may be in danger, or the kit may have been revoked
    in error. The notification contains the time of the revocation.
-4. When the device is restored, its dead letters are accepted.
+4. When the device is restored, its dead letters are processed.
 """
 
 from __future__ import annotations

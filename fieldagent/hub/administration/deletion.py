@@ -2,11 +2,11 @@
 
 1. `begin` takes the subject out of use: its links end and its credentials become invalid.
 2. `delete_items` and `empty_device` delete the rows of large tables in batches, so that a running
-   hub can work in between. An interrupted deletion can simply be repeated.
+   hub can work in between. If a deletion is interrupted, it can be repeated.
 3. `delete_rest` deletes the rest. The next message to a kit that knows a user's name also asks the
-   kit to delete that name.
+   kit to delete the name.
 
-Copies at kits and other places remain; `plan` lists them.
+Copies at kits and in other places remain. `plan` lists them.
 """
 
 from __future__ import annotations

@@ -1,20 +1,20 @@
-"""Answers of contacts by SMS and mail. An answer acknowledges the incident, or is sent to the kit.
-The author of the answer gets a reply with the result.
+"""Answers of contacts by SMS and email. An answer acknowledges the incident, or its text is sent to
+the kit. The author of the answer gets a reply with the result.
 
-1. Each answer is processed once, by the id that its service gives it.
-2. The author is found by the address. An address proves nothing, because anyone can forge the
-   number of an SMS. So `OK` acknowledges only with the code of the message, once. A mail needs no
-   code if it answers an address or a message that only its recipient can know.
-3. Wrong codes are counted per address. After WRONG_MAX wrong codes in an hour, all short codes from
-   the address are ignored. The reply to the last wrong code contains a long code, which still
-   counts. Only the owner of the number reads that reply, so forged messages cannot lock out a
-   contact.
-4. Other texts go to the kit, if they fit and the kit's credits suffice. Texts without a code are
-   marked as unproved, and are not sent if several incidents may be meant. Several workspaces may
-   know the address. Then a text without a code or a name is not sent, and the hub asks its author
-   which incident or kit is meant.
-5. An answer that belongs to no incident may be for a kit that wrote to its author:
-   `correspondence`.
+1. Each answer is processed once. The service gives each answer an id.
+2. The hub finds the author by the address. Anyone can forge the number of an SMS, so `OK`
+   acknowledges only together with the code of the message, and only once. An email needs no code if
+   it answers an address or a message that only its recipient can know.
+3. Wrong codes are counted per address. After WRONG_MAX wrong codes in an hour, the hub ignores all
+   short codes from the address. The reply to the last wrong code contains a long code, which is
+   still valid. Only the owner of the number receives this reply, so forged messages cannot lock out
+   a contact.
+4. Other texts are sent to the kit, if they fit and the kit's credits are sufficient. A text without
+   a code is marked as not authenticated. It is not sent if it could be about several incidents. If
+   several workspaces know the address, a text without a code or a name is not sent. The hub then
+   asks its author which incident or kit the text is for.
+5. An answer that belongs to no incident may be for a kit that wrote to the author
+   (`correspondence`).
 6. The hub does not reply to unknown senders.
 """
 

@@ -1,14 +1,14 @@
-"""Answers by mail or SMS to a kit that wrote to an address.
+"""Answers by email or SMS to a kit that wrote to an address.
 
-1. A mail shows by its address which message it answers. An SMS is for the kit that wrote to that
-   number. If several kits wrote to the number, the SMS is for the kit whose user it names at its
-   beginning.
-2. The kit sees the author as an integration named after the address. The kit can answer to that
-   name, and the hub sends the answer to the address.
+1. The address of an email shows which message the email answers. An SMS is for the kit that wrote
+   to the sender's number. If several kits wrote to this number, the SMS is for the kit whose user's
+   name is at the beginning of the SMS.
+2. The kit sees the author as an integration with the address as its name. The kit can answer to
+   this name, and the hub sends the answer to the address.
 3. A text that is too long, or that costs more credits than the kit has left, is not sent. The
    author is notified.
-4. An answer is also a read receipt. A mail's receipt is for the message that it answers. An SMS's
-   receipt is for the oldest unread message to its number.
+4. An answer is also a read receipt. An email is a receipt for the message that it answers. An SMS
+   is a receipt for the oldest unread message to its number.
 """
 
 from __future__ import annotations

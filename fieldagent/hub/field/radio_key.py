@@ -2,13 +2,13 @@
 (docs/how-to/radio-key.md). A kit first receives with both keys, then sends with the new key, then
 uses only the new key.
 
-1. The hub asks for the next step only after all kits in use have confirmed the last step. The hub
-   does not wait for kits that were left out by name. So all kits hear each other throughout.
-2. Each kit is asked by its own command, which contains the key sealed for that kit alone. Its
+1. The hub begins a step only after all kits in use have confirmed the previous step, so that all
+   kits can always hear each other. The hub does not wait for kits that a person has left out.
+2. The hub sends each kit a separate command, which contains the key sealed for this kit. The kit's
    answer confirms the step.
-3. The hub asks a kit that was away, or is new, for the step that the other kits have reached.
-4. A satellite message is paid for only with consent, once per step. A kit that did not answer is
-   asked again over IP.
+3. The hub asks a kit that is new or was away for the step that the other kits have reached.
+4. The hub pays for a satellite message only if a person has agreed, once per step. If a kit does
+   not answer, the hub asks it again over IP.
 5. A revoked kit is disabled. The hub does not ask it and never sends it the key.
 """
 

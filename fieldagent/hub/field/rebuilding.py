@@ -1,15 +1,15 @@
-"""Recovery of a restored database over one kit's link.
+"""Recovery of a restored database over the link of one kit.
 
-1. The kit's summary (`BackupSummary`) names the last items that the kit sent and got. If the hub
-   does not know these items, its database may be an older copy, or the summary is false. So the hub
-   skips numbers of this kit alone and asks the kit for its items. `fieldagent hub database
-   restored` does so for every kit.
-2. The kit is asked for a list of its items, and then for the missing ones, page by page.
-3. A kit proves the items that it sent itself. Another kit's copy of such an item, or of a push, is
-   marked as unauthenticated until the sending kit delivers it.
-4. An item is entered with its original identity, times and number. The item is not posted to
-   webhooks and never goes over a paid bearer. A kit that had the item before recognises it. An SOS
-   that is not closed, according to its kit, is open again and rings.
+1. The kit's summary (`BackupSummary`) contains the last items that the kit sent and received. If
+   the hub does not know these items, its database may be an older backup, or the summary is false.
+   So the hub skips numbers of this kit only, and asks this kit for its items. `fieldagent hub
+   database restored` does the same for every kit.
+2. The hub asks the kit for a list of its items, and then for the missing items, page by page.
+3. A kit authenticates the items that it sent itself. Another kit's copy of such an item, or of a
+   push, is marked as unauthenticated until the kit that sent the item delivers it.
+4. An item is entered with its original identity, times and number. Webhooks do not get the item,
+   and the hub does not pay for its delivery. A kit that had the item before recognises it. If the
+   kit reports that an SOS is not closed, the SOS is open again and notifies people.
 """
 
 from __future__ import annotations

@@ -1,17 +1,17 @@
 """SMS between kits and the hub, as stored in the database.
 
-1. A frame counts if its tag was made with the key of the device that its name selects. Its sender's
-   number becomes the address for answers. Nothing else proves that number, and a replayed frame
-   cannot change it.
-2. An acknowledged item is on disk at the hub. `owed` contains the tags that must still be
-   acknowledged to the kit.
-3. Only one message is under way to a kit. Its text is repeated unchanged, at most `COPIES` times.
-   After that its content waits until the kit writes again.
-4. A kit that was last heard by SMS gets messages without asking, until it is heard over another
-   channel. All these messages stay within `kit-sms-per-day`.
-5. An item that needs more than two SMS goes by itself, after all shorter ones. An item that needs
-   more than `PARTS_DOWN`, or more than the day has left, waits for another channel. Its delivery
-   contains the reason.
+1. A frame is accepted if its tag was made with the key of the device that the frame names. The hub
+   then sends its answers to the number from which the frame came. Nothing else authenticates this
+   number, and a replayed frame cannot change it.
+2. An acknowledged item is on disk at the hub. `owed` contains the tags that the hub must still
+   acknowledge to the kit.
+3. Only one message is under way to a kit. The hub repeats its text unchanged, at most `COPIES`
+   times. After that, its content waits until the kit writes again.
+4. If the hub last heard a kit by SMS, the kit gets messages without a request, until the hub hears
+   it over another channel. All these messages together stay within `kit-sms-per-day`.
+5. An item that needs more than two SMS is sent separately, after all shorter items. An item that
+   needs more than `PARTS_DOWN` SMS, or more than the day has left, waits for another channel. Its
+   delivery contains the reason.
 """
 
 from __future__ import annotations

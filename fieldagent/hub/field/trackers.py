@@ -1,15 +1,16 @@
-"""Trackers: devices without a kit that report their own position, and the handling of a report.
+"""Trackers: devices without a kit that report their own position. This module processes the
+reports.
 
-1. A report of an unknown tracker is ignored, counted, and logged once.
-2. A position is on the map at once. People, kits and webhooks get one position per `every`
-   seconds. Kits get it only over their links, because a tracker's report is not worth a credit.
-3. An alarm in ALARMS raises one SOS until a person has closed it; later reports of the tracker
-   join it. Any other alarm is sent as a message, once until it changes or ends. A report can
-   contain several alarms, and each counts separately.
+1. A report of an unknown tracker is counted, logged once, and otherwise ignored.
+2. The map shows a position at once. People, kits and webhooks get one position per `every` seconds.
+   Kits get it only over their links, because a tracker's position is not worth a credit.
+3. An alarm in `ALARMS` raises one SOS. Until a person closes this SOS, later reports of the tracker
+   are added to it. Any other alarm is sent as a message once, until it changes or ends. A report
+   can contain several alarms, each of which is processed separately.
 
-The hub cannot send anything to a tracker; the text of its SOS explains that.
+The hub cannot send anything to a tracker. The text of the tracker's SOS explains this.
 
-Each function is one operation for `Store.commit`, `read` or `once`, or part of one.
+Each function is one operation for `Store.commit`, `read` or `once`, or a part of such an operation.
 """
 
 from __future__ import annotations

@@ -1,17 +1,16 @@
-"""Messages by which the hub notifies people of an SOS besides the console.
+"""Messages with which the hub notifies people of an SOS, in addition to the console.
 
-1. When an SOS is raised, each contact of its workspace gets a message, due after the contact's
-   wait. An answer cancels the messages that have not left.
-2. A browser in which a dispatcher has switched on the alarm is notified at once, and again at
-   each escalation.
-3. A contact can be notified several times. A contact is notified of all incidents, of SOS only, or
-   of the hub's own alarms only (`about`). Contacts with the same `after` are one step of the
-   workspace's chain.
-4. In a contact's quiet hours, only SOS and overdue check-ins are sent. All else waits until the
-   quiet hours end (`quiet`).
-5. If no dispatcher can be reached (no open console, no alarm in a browser, no contact without a
-   wait), the hub does not wait for an answer. All later contacts and webhooks are then notified at
-   once.
+1. When an SOS is raised, each contact of its workspace gets a message after the contact's delay. An
+   answer cancels the messages that were not sent yet.
+2. A browser in which a dispatcher has switched on the alarm is notified at once, and again at each
+   escalation.
+3. A contact can be notified several times. A contact is notified of all incidents, only of SOS
+   calls, or only of the hub's own alarms (`about`). Contacts with the same `after` are one step of
+   the workspace's chain.
+4. In a contact's quiet hours, only SOS calls and overdue check-ins are sent. All other messages
+   wait until the quiet hours end (`quiet`).
+5. A dispatcher may be reachable by an open console, by the alarm in a browser, or by a contact
+   without a delay. If none is, the hub notifies all later contacts and webhooks at once.
 """
 
 from __future__ import annotations

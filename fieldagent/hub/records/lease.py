@@ -1,17 +1,17 @@
-"""Leases in the store: which link of all hub processes belongs to a device.
+"""Leases in the store. The lease of a device shows which link, of all hub processes, belongs to it.
 
 A lease is valid as long as its process is alive. A process makes one report for all its links, so
-an idle link costs the store nothing. Rules:
+an idle link causes no writes. Rules:
 
 1. The newest link of a device takes the lease. The previous link is notified and ends.
-2. Disabling a device, or giving it another token, removes its lease.
+2. If a device is disabled or gets another token, its lease is removed.
 3. A process that has not reported for `LEASE_S` seconds has no links.
-4. A store in a file belongs to one process. That process reports once, and the leases of earlier
-   processes are deleted.
-5. If a link ends while the store cannot write, its lease is returned once the store can. Otherwise
-   its device would count as linked, and get nothing over satellite, for as long as the process
-   lives.
-6. A dead process whose clock was ahead is removed as well: its last report has not changed while
+4. A database file belongs to one process. This process reports once, and deletes the leases of
+   earlier processes.
+5. If a link ends while the store cannot write, its lease is released as soon as the store can write
+   again. Otherwise, the device would count as linked while the process lives, and would get nothing
+   over satellite.
+6. A dead process whose clock was fast is removed too, if its last report has not changed while
    another process watched it for `LEASE_S` seconds.
 """
 

@@ -1,12 +1,13 @@
-"""Newest position of each sender in a workspace, for the linked kits of the others.
+"""Newest position of each sender in a workspace. The linked kits of other users get these
+positions.
 
-1. A kit's position to everyone gets the next place among its workspace's positions. The new
-   position replaces the sender's earlier position in `newest`. No device has a row of the position
-   in `delivery`, and its sender gets no receipts. So a position costs the same for five kits as for
-   a thousand.
-2. A device has the newest positions up to `device.tracked`. A link sends the later positions, and
-   moves that place once the kit has stored them. After a crash, the link sends these positions
-   again, and the kit recognises the duplicates.
+1. When a kit sends a position to everyone, the position gets the next place among the positions of
+   its workspace. It replaces the sender's earlier position in `newest`. It has no rows in
+   `delivery`, and its sender gets no receipts. So a position costs the same for five kits as for a
+   thousand kits.
+2. A device has the newest positions up to `device.tracked`. A link sends the later positions. After
+   the kit has stored them, `device.tracked` is increased. After a crash, the link sends these
+   positions again, and the kit recognises the duplicates.
 3. A device gets a row of each position at once if another bearer may deliver it, or if its member
    wants all positions (`workspace_log.list_direct`).
 """

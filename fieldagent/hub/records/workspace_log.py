@@ -2,15 +2,15 @@
 log.
 
 1. A new item gets the next place of its workspace (`item.place`). The row of the workspace is
-   locked until the commit, so a reader of a place sees all places before it.
-2. A device has been sent all items up to its own place (`device.place`). Later items are also for
-   the device but have no row in `delivery` yet: they wait, or have expired.
+   locked until the commit. So a process that reads a place sees all earlier places.
+2. A device has received all items up to its own place (`device.place`). Later items are also for
+   the device but have no row in `delivery` yet. They are waiting or have expired.
 3. These rows are created together when the device's link asks for mail (`create_missing_rows`).
-   Until then, an item costs the same for five kits as for a thousand.
-4. A device gets its row at once if another bearer may deliver the item: over satellite, if its
-   member asks for that, or by SMS (`list_direct`).
-5. Positions are not in the log (`newest`). Neither are urgent items, items with a named addressee,
-   and pushed items.
+   Until then, an item costs the same for five kits as for a thousand kits.
+4. A device gets its row at once if another bearer may deliver the item: satellite, if its member
+   has asked for this, or SMS (`list_direct`).
+5. The log does not contain positions (`newest`), urgent items, items with a named addressee, or
+   pushed items.
 """
 
 from __future__ import annotations

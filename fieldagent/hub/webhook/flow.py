@@ -1,16 +1,15 @@
-"""Number of simultaneous posts to a webhook. Pure functions.
+"""Number of simultaneous requests to a webhook. Pure functions.
 
-A *lane* contains the items of one kit for one webhook; each SOS is a lane of its own. A *run*
-contains the posts that one process makes from a lane, one after another. Rules:
+A *lane* contains the items of one kit for one webhook. Each SOS is a separate lane. A *run*
+contains the requests that one process sends from a lane, one after the other. Rules:
 
-1. Each accepted post adds one simultaneous run to a webhook's limit, up to WIDTH_MOST. Each failure
-   halves the limit.
+1. Each accepted request increases the limit of simultaneous runs of its webhook by one, up to
+   WIDTH_MOST. Each failure halves the limit.
 2. After DOWN_AFTER_FAILURES consecutive failures, the webhook is *down*. Such a webhook gets one
-   run and one SOS per PROBE_PAUSE_MIN_S seconds. A post that waits for its own time can be such a
-   probe.
-3. When a webhook is up again, it gets all posts that waited for their time. A due SOS is always
-   posted, even to a webhook that is down. Up to SOS_RUNS_MAX are posted at once, and SOS that were
-   never tried come first.
+   run and one SOS per PROBE_PAUSE_MIN_S seconds. A request that is not due yet can be such a probe.
+3. When a webhook is up again, it gets all requests that were waiting. An SOS that is due is always
+   sent, even to a webhook that is down. Up to SOS_RUNS_MAX of them are sent at the same time. SOS
+   requests that were never tried come first.
 """
 
 from __future__ import annotations

@@ -1,24 +1,25 @@
-"""Drives an Iridium Certus 9704 for as long as the agent runs.
+"""Controls an Iridium Certus 9704 for as long as the agent runs.
 
-The intent is on disk before the driver offers the modem a message, and is updated when the modem
-has given the message a number. The modem then works alone, sometimes for hours. A message counts as
-sent only if the network's own status reports it. To give up a message, the agent asks the modem to
-cancel it and waits for that status.
+The driver writes the intent to disk before it offers the modem a message, and updates the intent
+when the modem has given the message a number. The modem then works alone, sometimes for hours. A
+message has been sent only if the network's own status reports this. To give up a message, the
+driver asks the modem to cancel it and waits for the status.
 
 | end of the message | result |
 |---|---|
 | `mo_ack_received` | sent |
-| the modem, port or agent stopped before the last segment was given | not sent |
+| the modem, port or agent stopped before the modem had the last segment | not sent |
 | cancelled before transit, or not accepted | not sent |
 | the modem lost power after the last segment; another status; no status | in doubt |
 
 If an idle modem has not reported the end of its message, the report was lost, and the last row
-applies. With firmware that does not report its activity, the driver notices this only when the time
-limit is over.
+applies. If the firmware does not report its activity, the driver notices this only after the time
+limit.
 
-A message in doubt is sent again with the same bytes, because the modem has no number like SBD's
-MOMSN that could show the result later. The number inside the bytes makes a second copy harmless. If
-the agent restarts while the modem keeps its power, it first cancels the earlier message.
+A message in doubt is sent again with the same bytes. Unlike an SBD modem with its MOMSN, this modem
+has no number that could show the result later. The number in the bytes makes a second copy
+harmless. If the agent restarts while the modem keeps its power, it first cancels the earlier
+message.
 """
 
 from __future__ import annotations

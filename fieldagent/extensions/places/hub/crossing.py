@@ -1,10 +1,10 @@
-"""Decides from positions if a kit has entered or left a fence.
+"""Detects from positions whether a kit has entered or left a fence.
 
-1. Positions are judged in the order of their own times. A position that is older than the newest
+1. Positions are processed in the order of their own times. A position that is older than the newest
    known position arrived late and is ignored.
-2. A position counts as inside if its distance from the edge is more than its accuracy. It counts as
-   outside if that distance is more than its accuracy plus `EDGE_MARGIN_M`. Otherwise it is unclear
-   and changes nothing, so a kit on the edge does not cause repeated alarms.
+2. A position is inside if its distance from the edge is greater than its accuracy. It is outside if
+   this distance is greater than its accuracy plus `EDGE_MARGIN_M`. Otherwise it is unclear and
+   changes nothing, so a kit on the edge does not cause repeated alarms.
 3. The first clear position sets the side of the kit without an event. A later clear position on
    the other side is an event.
 """

@@ -1,14 +1,14 @@
-"""Routes with a time: a kit must be at a place by that time, otherwise it is overdue.
+"""Routes with a due time: if a kit is not at a place by this time, it is overdue.
 
-1. The kit has arrived once it has reported a position within the place whose own time is after the
-   route was added. The time when the hub got the position does not matter.
-2. If there is no such position by the due time plus the margin, the hub raises one alarm. A hub
-   that was down raises the alarm at its start.
+1. A kit has arrived if it has reported a position within the place, and the position's own time is
+   after the route was added. The time when the hub received the position does not matter.
+2. If there is no such position by the due time plus the margin, the hub raises one alarm. If the
+   hub was down at that time, it raises the alarm when it starts.
 3. A route ends when the kit arrives, even after the alarm, or when a person ends it with a reason.
 
-A check-in shows if a kit is heard at all (`field.check_in`). A route shows if the kit is where it
-should be. Each function is one operation for `Store.commit`, `read` or `once`, or part of one.
-Raises Refused with the reason. Times are Unix seconds.
+A check-in monitors whether the hub hears a kit at all (`field.check_in`). A route monitors whether
+the kit is at the right place. Each function is one operation for `Store.commit`, `read` or `once`,
+or a part of one. The functions raise Refused with the reason. Times are Unix seconds.
 """
 
 from __future__ import annotations

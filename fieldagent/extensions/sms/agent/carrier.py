@@ -1,16 +1,16 @@
-"""Sends items to the hub by SMS while the IP link is away, and receives the hub's SMS.
+"""Sends items to the hub by SMS while there is no IP link, and receives the hub's SMS.
 
-1. An SMS contains a frame of `wire.sms_frame`. The frame is Delivered once a frame of the hub
-   acknowledges its tag, because then the hub has it on disk. Reports that the network accepted the
-   SMS, or that the hub's telephone has it, are stored but do not count.
-2. Only a few SMS are on their way at a time. An SMS that is not answered in time is in doubt and is
-   sent again unchanged. The hub drops a duplicate and acknowledges it too. After COPIES_MAX
-   attempts the content waits in the queue again.
-3. Each SMS is booked against the day's limit before the modem gets it. The booking is canceled only
-   if it is certain that the SMS has not left.
-4. A received SMS is deleted from the modem once it is on the kit's disk, and is acknowledged after
-   that. An SMS from a number that is not allowed is deleted and counted. An SMS that cannot be read
-   is read again later. If it stays unreadable, it is stored unchanged and then deleted.
+1. An SMS contains a frame of `wire.sms_frame`. The frame is Delivered when a frame from the hub
+   acknowledges its tag, because the hub then has it on disk. Reports that the network has accepted
+   the SMS, or that the hub's telephone has it, are stored but have no effect.
+2. Only a few SMS are on their way at a time. If an SMS is not answered in time, its result is in
+   doubt, and it is sent again unchanged. The hub ignores a duplicate and acknowledges it too. After
+   COPIES_MAX attempts, the content waits in the queue again.
+3. Each SMS is booked against the day's limit before the modem gets it. The booking is cancelled
+   only if the SMS was certainly not sent.
+4. A received SMS is stored on the kit's disk, then deleted from the modem, and then acknowledged.
+   An SMS from a number that is not allowed is counted and deleted. An SMS that cannot be read is
+   read again later. If it remains unreadable, it is stored unchanged and deleted.
 5. When the IP link works again, SMS on their way are returned to the queue at once, and use the
    link.
 """

@@ -1,13 +1,13 @@
-"""Messages and markers from people at a TAK server to users of this hub.
+"""Messages and markers that people at a TAK server send to users of this hub.
 
 1. An event is accepted once. The phone's uid and the phone's id of the event identify the event.
-2. Its author becomes a member who cannot sign in, called `CALLSIGN (TAK)`. Kits answer to that name
-   or id. A callsign is not authenticated: the server decides who may use it.
-3. The item goes over satellite or SMS if its author is in `tak-allow` and the day's credits are
+2. Its author becomes a member who cannot sign in, with the name `CALLSIGN (TAK)`. Kits answer to
+   this name or id. A callsign is not authenticated: the TAK server determines who may use it.
+3. The item may go over satellite or SMS if its author is in `tak-allow` and the day's credits are
    sufficient. Otherwise it waits for a link, and the author is notified, but not often.
 4. A text that begins with `?` asks for the cost of the rest. The hub answers and stores nothing.
 5. The author gets a receipt when a kit has the item on disk, and another receipt when a person at
-   that kit has read the item.
+   this kit has read the item.
 """
 
 from __future__ import annotations

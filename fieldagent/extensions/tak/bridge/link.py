@@ -1,11 +1,12 @@
 """Connection to a TAK server for one user. A server delivers private messages to a user only on the
 connection on which the user has reported a position.
 
-1. The server has accepted an event once it has answered a ping that was sent after the event,
-   because a server reads in order. A ping that the server returns counts as an answer. An answer
-   does not show if anyone has received the event.
-2. A server that sends nothing for SILENCE_S seconds counts as lost, whatever TCP reports.
-3. After a lost connection, the waits between attempts grow.
+1. The server has accepted an event when it has answered a ping that was sent after the event,
+   because a server reads in order. A ping that the server returns is also an answer. An answer does
+   not show whether a phone has received the event.
+2. If a server sends nothing for SILENCE_S seconds, the connection is considered lost, whatever TCP
+   reports.
+3. After a lost connection, the pauses between attempts become longer.
 """
 
 from __future__ import annotations

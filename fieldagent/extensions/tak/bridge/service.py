@@ -1,14 +1,14 @@
 """Keeps the hub connected to a TAK server. One process has the connections, with a session for each
 user.
 
-1. A round reads everything that may be due, and hands it to the users' connections. It then waits
-   until something is written or falls due. A busy connection gets its next events in the next
+1. A round reads everything that may be due, and passes it to the users' connections. It then waits
+   until something is written or becomes due. A busy connection gets its next events in the next
    round.
 2. Only events that the server has accepted are stored as sent. If a connection is lost or the hub
    dies before that, these events are sent again with the same id.
 3. Incoming events are filtered by type before they are decoded, and by rate before they are stored.
    Only one connection listens for arriving phones, because all connections receive the same events.
-   Accepted events are stored even if this process stops, or another process takes over the bridge.
+   Accepted events are stored even if this process stops or another process takes over the bridge.
 """
 
 from __future__ import annotations

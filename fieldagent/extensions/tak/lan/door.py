@@ -1,4 +1,4 @@
-"""Decides about everything that phones on the kit's network send, and stores it on disk.
+"""Processes everything that phones on the kit's network send, and stores the results on disk.
 
 | sent to                         | result                                        |
 |---------------------------------|-----------------------------------------------|
@@ -8,12 +8,12 @@
 | another unit, all chat rooms    | nothing, because phones hear each other       |
 | everyone, as a 911 alert        | a separate SOS (`distress`)                   |
 
-A message that begins with `?` asks for the cost of the rest. The kit answers such a message, and
+A message that begins with `?` asks for the cost of the rest. The kit answers such a message and
 queues nothing.
 
-A callsign proves nothing, because anyone in the network can use any callsign. So each message
-begins with its callsign. Only callsigns in `tak-lan-allow` may use channels that cost money, and
-all of them share one budget.
+A callsign is not authenticated, because anyone on the network can use any callsign. So each message
+begins with the callsign of its sender. Only callsigns in `tak-lan-allow` may use channels that cost
+money. They all share one budget.
 """
 
 from __future__ import annotations

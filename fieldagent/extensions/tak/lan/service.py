@@ -1,10 +1,10 @@
-"""Keeps the kit in its network's TAK multicast, and receives messages of phones in that network.
+"""Exchanges TAK multicast on the kit's network: shows items to phones, and receives their messages.
 
-1. Multicast has no acknowledgement, so it is unknown if a phone received an event. So an item that
-   was sent by multicast does not count as handed over. Positions and alerts are repeated.
-2. Messages for our units arrive by multicast, or over TCP at the port that ATAK expects. ATAK sends
-   one event per connection; other programs send several.
-3. After a network failure the service tries again after growing waits.
+1. Multicast has no acknowledgement, so the kit does not know whether a phone received an event. An
+   item that was sent by multicast is therefore not handed over. Positions and alerts are repeated.
+2. Messages for the kit's units arrive by multicast, or over TCP on the port that ATAK expects. ATAK
+   sends one event per connection. Other programs send several.
+3. After a network failure, the service tries again. The pauses between attempts become longer.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
 """Routes events between the phones and users at the hub's own TAK server. Times are Unix time.
 
-1. A phone sends only under its first uid and callsign, which no other connected phone may use.
-   The server refuses an event in the name of a user or of another phone. The same holds for the
-   position and the alert of a phone that is away.
-2. An event that names receivers goes only to these. Any other event goes to all phones except its
-   sender, and also to phones that only listen.
-3. A user receives the events that name the user, and cancels of the user's alert. Nothing else goes
-   to a user, because it costs money.
-4. The server keeps map objects until they are stale, and the last messages to all. It sends them to
-   each phone that connects later.
+1. A phone may send only with its first uid and callsign, which no other connected phone may use.
+   The server refuses an event in the name of a user or of another phone, and also the position and
+   the alert of a phone that is away.
+2. An event that names receivers goes only to these receivers. Any other event goes to all phones
+   except its sender, including phones that only listen.
+3. A user receives the events that name the user, and cancels of the user's alert. Because delivery
+   to a user costs money, no other events go to users.
+4. The server keeps map objects until they expire, and the last messages to everyone. It sends them
+   to each phone that connects later.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
-"""Connection of one phone at the hub's own TAK server, from TLS to its end.
+"""Connection of one phone to the hub's own TAK server, from TLS to its end.
 
-1. Nothing is read before the phone's certificate is known to be valid. From then on the phone gets
-   events for all. Until the phone has identified itself, only its pings are accepted.
-2. The phone gets events within the size limit. A phone that accepts nothing for SEND_TIMEOUT_S
-   seconds is disconnected.
+1. The server reads nothing before it knows that the phone's certificate is valid. From then on, the
+   phone gets events for everyone. Until the phone has identified itself, only its pings are
+   accepted.
+2. The phone gets events within the size limit. If it accepts no data for SEND_TIMEOUT_S seconds, it
+   is disconnected.
 """
 
 from __future__ import annotations

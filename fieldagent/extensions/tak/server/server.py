@@ -1,9 +1,9 @@
-"""The hub's own TAK server for phones: admission, and the end of connections.
+"""The hub's own TAK server for phones: it admits phones and ends their connections.
 
-1. A phone is admitted with a valid certificate of this hub's authority. A revocation ends the
-   phone's connection within seconds.
-2. A phone that connects again replaces its earlier connection, which may be dead.
-3. The bridge works at this server as at a team's server, but without a network in between.
+1. A phone is admitted if it has a valid certificate of this hub's authority. If the certificate is
+   revoked, the phone's connection ends within seconds.
+2. If a phone connects again, the new connection replaces its earlier connection, which may be dead.
+3. The bridge uses this server in the same way as a team's server, but without a network in between.
 """
 
 from __future__ import annotations
