@@ -349,11 +349,11 @@ class Hub:
         inward = self.make_answer_services("HTTP")
         routes += [each for kind in self.reach.kinds.values() for each in kind.routes(inward)]
         return self.access.watch(
-            translate_problems(make_patient(make_router(routes)), *_catalogues())
+            translate_problems(make_patient(make_router(routes)), *_list_catalogues())
         )
 
 
-def _catalogues() -> list[str]:
+def _list_catalogues() -> list[str]:
     """Return the names of the packages that contain the catalogues of error texts."""
     return [refusals.__name__, *(each.refusals for each in list_hub_parts() if each.refusals)]
 
@@ -614,7 +614,7 @@ async def _expire(hub: Hub) -> None:
         with log_once():
             soonest = await hub.store.read(forgetting.compute_next_expiry)
         if soonest <= time.time():
-            await _commit_in_batches(hub, lambda db: forgetting.expire(db, time.time()))
+            await _commit_in_batches(hub, lambda db: forgetting.expire_deliveries(db, time.time()))
         await idle.wait_until_due(written, soonest - time.time())
 
 
@@ -626,7 +626,7 @@ async def _run_housekeeping(hub: Hub) -> None:
     while True:
         written = hub.store.get_event(ANY_WRITE_TOPIC)
         await _forget(hub)
-        await _commit_patiently(hub, lambda db: sessions.forget(db, time.time()))
+        await _commit_patiently(hub, lambda db: sessions.delete_expired_sessions(db, time.time()))
         await _commit_patiently(
             hub, lambda db: mobile_terminated.ask_for_fragments(db, time.time())
         )
@@ -643,13 +643,13 @@ async def _forget(hub: Hub) -> None:
         now - days * 86_400 for days in (hub.settings.keep_days, hub.settings.keep_audit_days)
     )
     for some in (
-        partial(forgetting.forget, before=items, now=now),
+        partial(forgetting.delete_old_items, before=items, now=now),
         partial(forgetting.forget_remembered, before=items),
-        partial(answers.forget, before=items),
-        partial(audit.forget, before=lines),
-        partial(commands.forget, before=lines),
+        partial(answers.delete_old_answers, before=items),
+        partial(audit.delete_old_lines, before=lines),
+        partial(commands.delete_old_commands, before=lines),
         *(partial(each.forget, before=lines) for each in list_hub_parts() if each.forget),
-        partial(attempts.forget, now=now),
+        partial(attempts.delete_old_attempts, now=now),
     ):
         await _commit_in_batches(hub, some)
 

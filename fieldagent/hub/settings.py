@@ -50,7 +50,7 @@ PORT = 9443
 _TILES = re.compile(r"https?://[\w.:\[\]-]+/[!-~]*", re.ASCII)
 
 
-def tile_address(value: str) -> str:
+def check_tile_address(value: str) -> str:
     """Check and return the URL of a map's tiles. Its path must contain {z}, {x} and {y} once each.
     Raises WrongProperty.
     """
@@ -250,7 +250,7 @@ KEYS = (
     ),
     Key(
         "map-tiles",
-        tile_address,
+        check_tile_address,
         None,
         "instead of map-file, a tile server, which learns from the browsers where you look:"
         " https://tiles.example.org/{z}/{x}/{y}.png",
@@ -401,7 +401,7 @@ ENVIRONMENT = "FIELDAGENT_HUB_"
 """Prefix of the environment variables that override the settings file."""
 
 
-def load(
+def load_settings(
     path: Path | None, database: str | None = None, environ: Mapping[str, str] = os.environ
 ) -> HubSettings:
     """Read the file at `path` and the environment. If `path` is None, read the default file, which
@@ -411,7 +411,9 @@ def load(
     """
     file = path or get_default_path(environ)
     text = read_file(file, is_required=path is not None)
-    return parse(add_environment(text, environ, ENVIRONMENT, _list_keys), file, database, environ)
+    return parse_settings(
+        add_environment(text, environ, ENVIRONMENT, _list_keys), file, database, environ
+    )
 
 
 def _list_keys(content: str) -> Sequence[Key]:
@@ -429,7 +431,7 @@ def _list_keys(content: str) -> Sequence[Key]:
     return [*KEYS, *(key for each in owners for key in each.keys), *map(_make_price_key, satellite)]
 
 
-def parse(
+def parse_settings(
     content: str,
     path: Path,
     database: str | None = None,

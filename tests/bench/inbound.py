@@ -174,7 +174,7 @@ def kits_of_teams(database: str, teams: int, webhook: Webhook) -> list[str]:
         users = []
         for team in range(teams):
             workspace = directory.add_workspace(db, f"team {team}", now=0.0)
-            webhook_directory.add(db, workspace, webhook, now=0.0)
+            webhook_directory.add_webhook(db, workspace, webhook, now=0.0)
             users.append((workspace, directory.add_user(db, workspace, "kits", now=0.0)))
         of = [users[kit % teams] for kit in range(LINKS)]
         return [

@@ -184,7 +184,7 @@ def operations(items: int) -> dict[str, Callable[[Db], Any]]:
 
     def find(**wanted: Any) -> Callable[[Db], Any]:
         return lambda db: reading.list_items(
-            db, reading.find(db, caller, ItemFilter(**wanted), reading.END, 50).numbers
+            db, reading.find_items(db, caller, ItemFilter(**wanted), reading.END, 50).numbers
         )
 
     return {
@@ -205,19 +205,19 @@ def operations(items: int) -> dict[str, Callable[[Db], Any]]:
         ),
         "empty a device": lambda db: deletion.empty_device(db, 9),
         "when the next expires": forgetting.compute_next_expiry,
-        "expire": lambda db: forgetting.expire(db, newest),
-        "forget items": lambda db: forgetting.forget(db, before=since, now=newest),
+        "expire": lambda db: forgetting.expire_deliveries(db, newest),
+        "forget items": lambda db: forgetting.delete_old_items(db, before=since, now=newest),
         "forget what items are recognised by": lambda db: forgetting.forget_remembered(
             db, before=since
         ),
-        "forget audit lines": lambda db: audit.forget(db, before=since),
+        "forget audit lines": lambda db: audit.delete_old_lines(db, before=since),
         "figures: of what is few": lambda db: health.count_few(db, newest),
         "figures: deliveries that wait": lambda db: count_batch(db, DELIVERIES, ()),
         "figures: webhook deliveries that wait": lambda db: count_batch(db, WEBHOOKS, ()),
         "figures: dead webhook deliveries": lambda db: count_batch(db, DEAD_LETTER_TABLE, ()),
         "satellite: what is due": lambda db: operator_handover.is_due(db, newest),
         "satellite: when more is due": operator_handover.compute_next_due,
-        "satellite: pack": lambda db: mobile_terminated.pack(db, newest),
+        "satellite: pack": lambda db: mobile_terminated.pack_due_messages(db, newest),
         "satellite: fragments that are missing": lambda db: mobile_terminated.ask_for_fragments(
             db, newest
         ),
@@ -225,7 +225,9 @@ def operations(items: int) -> dict[str, Callable[[Db], Any]]:
         "webhooks: what is due": deliveries.list_oldest,
         "webhooks: claim": lambda db: claim(db, newest),
         "webhooks: listing": lambda db: webhook_directory.list_webhooks(db, 1),
-        "webhooks: replay one": lambda db: webhook_directory.replay(db, 1, dead, now=newest),
+        "webhooks: replay one": lambda db: webhook_directory.replay_dead_letters(
+            db, 1, dead, now=newest
+        ),
         "webhooks: dead letters": lambda db: webhook_directory.list_dead_letters(db, 1, limit=100),
         "check-ins": check_in.compute_next_late,
         "list: newest": find(),
@@ -242,7 +244,9 @@ def operations(items: int) -> dict[str, Callable[[Db], Any]]:
         ),
         "SOS desk": lambda db: sos.list_sos(db, 1, "open", reading.END, 50),
         "events behind a listener": lambda db: reading.list_behind(db, 1, None, items - 10, 50),
-        "what a deletion would take": lambda db: deletion.plan(db, Subject("user", 9, "kit 9")),
+        "what a deletion would take": lambda db: deletion.plan_deletion(
+            db, Subject("user", 9, "kit 9")
+        ),
     }
 
 

@@ -142,7 +142,7 @@ def main(items: int = ITEMS) -> None:
             run(connection, "VACUUM ANALYZE")
             before = DATE - (items - MONTH) * SECONDS
             cost = partial(told_cost, connection, postgres)
-            forget = partial(forgetting.forget, before=before, now=float(DATE))
+            forget = partial(forgetting.delete_old_items, before=before, now=float(DATE))
             cost(f"{MONTH} items forgotten", partial(all_of, database, forget))
             remembered = partial(forgetting.forget_remembered, before=before)
             cost("  what they are recognised by", partial(all_of, database, remembered))

@@ -57,7 +57,7 @@ def _hear(db: Db, number: int, device: int, member: int, now: float) -> None:
     modems = (ModemReport("satellite", 4, battery),)
     kit_report.store_report(db, device, KitReport(modems=modems, update=update), at)
     if rest == ROUND["silent"]:
-        check_in.begin(db, device, Rule(interval=365 * 86_400.0), now=now)
+        check_in.begin_rule(db, device, Rule(interval=365 * 86_400.0), now=now)
         db.execute("UPDATE check_in SET warned = 1 WHERE device = ?", device)
     ahead = 3_600 if rest == ROUND["clock"] else 0
     for step in range(SAID):

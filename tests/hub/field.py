@@ -112,10 +112,10 @@ class Field:
     async def satellite(self) -> None:
         """Run one round of the satellite task."""
         store = self.store
-        await store.commit(lambda db: mobile_terminated.pack(db, self.now))
-        for call in await store.commit(lambda db: operator_handover.claim(db, self.now)):
+        await store.commit(lambda db: mobile_terminated.pack_due_messages(db, self.now))
+        for call in await store.commit(lambda db: operator_handover.claim_messages(db, self.now)):
             await operator_calls.carry_out(store, {"directip": self.sky}, call, clock=self.clock)
-        for ring in await store.commit(lambda db: ring_alerts.claim(db, self.now)):
+        for ring in await store.commit(lambda db: ring_alerts.claim_ring_alerts(db, self.now)):
             await operator_calls.ring_again(store, {"directip": self.sky}, ring)
 
     async def rows(self, sql: str, *parameters: Any) -> list[tuple[Any, ...]]:

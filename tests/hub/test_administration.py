@@ -258,7 +258,7 @@ async def test_quiet_hours_are_set_for_workspace_and_contact(store: Store) -> No
     async with office(store) as hub:
         assert await hub.done("GET", "/api/quiet") == {"quiet": "none"}
         new = contacts.NewContact("Duty", "duty@example.org")
-        add = partial(contacts.add, workspace=1, new=new, now=hub.alps.now)
+        add = partial(contacts.add_contact, workspace=1, new=new, now=hub.alps.now)
         number = await hub.alps.store.commit(add)
         path, night = f"/api/contacts/{number}", "22:00-06:00 Europe/Zurich"
         assert await hub.done("PATCH", "/api/quiet", {"quiet": night}) == {"quiet": night}
@@ -409,7 +409,7 @@ async def test_administrator_cannot_access_another_workspace(store: Store) -> No
         assert (await hub.acted(), await hub.acted("dora")) == before
         # A user of both workspaces has one account, which neither workspace may change alone.
         await store.commit(
-            lambda db: directory.join(db, workspace, 3, over_satellite=False, now=START)
+            lambda db: directory.add_member(db, workspace, 3, over_satellite=False, now=START)
         )
         for method, path in (
             ("PATCH", "/api/users/3"),
@@ -472,7 +472,7 @@ async def test_test_of_all_contacts_counts_as_one_call(store: Store) -> None:
     async with office(store) as hub:
         for name in ("Ada", "Bea", "Cy"):
             new = contacts.NewContact(name, "duty@example.org")
-            await store.commit(partial(contacts.add, workspace=1, new=new, now=START))
+            await store.commit(partial(contacts.add_contact, workspace=1, new=new, now=START))
         mine = next(
             each["id"]
             for each in (await hub.done("GET", "/api/keys"))["keys"]
@@ -491,7 +491,7 @@ async def test_test_of_all_contacts_counts_as_one_call(store: Store) -> None:
 async def test_contact_test_messages_have_a_daily_limit(store: Store) -> None:
     async with office(store) as hub:
         new = contacts.NewContact("Ada", "+41791234567", "sms")
-        await store.commit(partial(contacts.add, workspace=1, new=new, now=START))
+        await store.commit(partial(contacts.add_contact, workspace=1, new=new, now=START))
         for _ in range(sending.ADDRESS_PER_DAY_MAX[sending.TEST]):
             assert (await hub.ask("POST", "/api/contacts/1/test")).status == 422
             hub.alps.now += 60
@@ -646,7 +646,7 @@ async def test_entered_imei_gives_access_only_to_later_messages(store: Store, al
         assert (await hub.refused("DELETE", "/api/dead-letters/1"))[0] == 404
         await taking.take_in_from(IMEI, after)
         assert await hub.alps.rows("SELECT words FROM item") == [("after",)]
-        await store.commit(lambda db: dead_letters.assign(db, 1))
+        await store.commit(lambda db: dead_letters.assign_letters(db, 1))
         assert await hub.done("POST", "/api/dead-letters/replay") == {"deadLettersTaken": 1}
         await hub.done("PATCH", "/api/devices/1", {"disabled": True})
         await taking.take_in_from(IMEI, encode([Entry(3, Message("meanwhile"), int(START))]))

@@ -19,7 +19,7 @@ from tests.hub.test_sos_desk import HELP
 
 MOMENT = 2 * alarm.FIRST_MESSAGE_DELAY_S
 DUTY = contacts.NewContact("Duty", "duty@example.org", after=600)
-LATER = partial(contacts.add, workspace=1, new=DUTY)
+LATER = partial(contacts.add_contact, workspace=1, new=DUTY)
 
 
 async def list_events(alps: Field) -> list[str]:
@@ -30,7 +30,7 @@ async def list_events(alps: Field) -> list[str]:
 async def count_due(alps: Field) -> int:
     """Return the number of messages that are due."""
     now = alps.now + MOMENT
-    return len(await alps.store.commit(lambda db: notification.claim(db, now, 9, "")))
+    return len(await alps.store.commit(lambda db: notification.claim_notifications(db, now, 9, "")))
 
 
 @pytest.mark.parametrize("role", ROLES)
@@ -97,7 +97,7 @@ async def test_browser_with_web_push_counts_while_working_and_permitted(
         await store.commit(lambda db: directory.set_role(db, 1, 2, "dispatcher", now=START))
         subscription = '{"endpoint": "https://push.example.org/1", "p256dh": "", "auth": ""}'
         await store.commit(
-            lambda db: contacts.subscribe(db, 1, 2, "Ben's browser", subscription, now=START)
+            lambda db: contacts.add_browser(db, 1, 2, "Ben's browser", subscription, now=START)
         )
         if change is not None:
             await store.commit(change)

@@ -19,7 +19,7 @@ from fieldagent.http.routes import make_router
 from fieldagent.hub.access import credentials, directory, sessions
 from fieldagent.hub.access.caller import Purpose
 from fieldagent.hub.hub import Hub
-from fieldagent.hub.settings import parse
+from fieldagent.hub.settings import parse_settings
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.hub.store.opening import open_store
 from fieldagent.system.price import charge_to
@@ -98,7 +98,7 @@ async def test_valid_key_is_charged_for_the_database_on_every_route(
     charged.
     """
     store = open_store(new_database(postgres))
-    program = Hub(parse("", Path("hub.properties")), store)
+    program = Hub(parse_settings("", Path("hub.properties")), store)
     judged = [route for route in program.routes if route.judge is not None]
     assert len(judged) > 50
     head = Request("GET", "/", (), store.run_once(_administrator), peer="192.0.2.1")

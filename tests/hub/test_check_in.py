@@ -76,13 +76,13 @@ async def read_check_in(alps: Field, device: int = 1) -> Any:
 
 
 async def begin_check_in(alps: Field, rule: Rule = EVERY_HOUR) -> None:
-    await alps.store.commit(lambda db: check_in.begin(db, 1, rule, now=alps.now))
+    await alps.store.commit(lambda db: check_in.begin_rule(db, 1, rule, now=alps.now))
 
 
 async def test_silent_device_causes_a_warning_and_then_one_alarm(store: Store) -> None:
     async with field_of(store) as alps:
         hook = Webhook(0, "https://desk.example/")
-        await store.commit(lambda db: webhook_directory.add(db, 1, hook, now=START))
+        await store.commit(lambda db: webhook_directory.add_webhook(db, 1, hook, now=START))
         await alps.sends(1, Entry(1, Location(45.9, 7.6), TIME))
         await begin_check_in(alps)
         assert await read_check_in(alps) == {

@@ -131,7 +131,7 @@ def _make_due(db: Db) -> None:
     db.execute("INSERT INTO member (id, type, name, created) VALUES (1, 'User', 'Ada', 0)")
     db.execute("INSERT INTO webhook (id, workspace, url, created) VALUES (1, 1, 'http://x', 0)")
     enter_from_kits(db, [Posting(1, 1, Message("here"), 1, 12)], now=1.0, grace=60)
-    outward.enter(db, 1, "ada@example.org", 1.0)
+    outward.enter_outward_item(db, 1, "ada@example.org", 1.0)
     device, _ = directory.add_device(
         db, 1, 1, directory.NewDevice("kit", "300234010000001", "directip"), now=1.0
     )
@@ -144,9 +144,9 @@ def _make_due(db: Db) -> None:
 
 DUE: dict[str, tuple[Callable[[Db], Any], Callable[[Db, Any], None]]] = {
     "webhook_delivery": (lambda db: claiming.claim(db, 2.0), deliveries.release_claims),
-    "outward": (lambda db: outward.claim(db, 2.0, 16), outward.release_claims),
+    "outward": (lambda db: outward.claim_items(db, 2.0, 16), outward.release_claims),
     "mobile_terminated": (
-        lambda db: operator_handover.claim(db, 2.0),
+        lambda db: operator_handover.claim_messages(db, 2.0),
         operator_handover.release_claims,
     ),
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from fieldagent.hub.contract import Bearer
-from fieldagent.hub.records.forgetting import forget
+from fieldagent.hub.records.forgetting import delete_old_items
 from fieldagent.hub.store.contract import Store
 from fieldagent.package.package import Data, Message
 from fieldagent.wire.envelope import (
@@ -105,6 +105,8 @@ async def test_replayed_tagged_sos_is_ignored_after_60_days(store: Store) -> Non
         sos = Entry(5, Message("help"), TIME, sos=True)
         for later in (0.0, 60 * DAY):
             alps.now += later
-            await store.commit(lambda db: forget(db, before=alps.now - 30 * DAY, now=alps.now))
+            await store.commit(
+                lambda db: delete_old_items(db, before=alps.now - 30 * DAY, now=alps.now)
+            )
             await alps.sends(3, sos, bearer=Bearer.SATELLITE, key=KEY)
         assert await alps.rows("SELECT count(*) FROM item") == [(1,)]

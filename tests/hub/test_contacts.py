@@ -282,12 +282,12 @@ def test_expired_answer_link_returns_410(tmp_path: Path) -> None:
 
 async def test_answer_link_from_before_a_repeated_sos_is_invalid(store: Store) -> None:
     async with field_of(store) as alps:
-        await store.commit(lambda db: contacts.add(db, 1, BERGWACHT, now=START))
+        await store.commit(lambda db: contacts.add_contact(db, 1, BERGWACHT, now=START))
         judge = make_router(AnswerPage(store, clock=alps.clock).make_routes())
 
         async def path() -> str:
             (message,) = await store.commit(
-                lambda db: notification.claim(db, alps.now + 9, 9, ADDRESS)
+                lambda db: notification.claim_notifications(db, alps.now + 9, 9, ADDRESS)
             )
             await store.commit(lambda db: notification.record_result(db, message, HANDED, alps.now))
             return message.notice.link.removeprefix(ADDRESS)
@@ -300,7 +300,9 @@ async def test_answer_link_from_before_a_repeated_sos_is_invalid(store: Store) -
         first = await path()
         incident = await store.read(lambda db: sos.find_incident(db, 1, 1))
         assert incident is not None
-        await store.commit(lambda db: sos_desk.close(db, incident, 2, "a drill", START + 60))
+        await store.commit(
+            lambda db: sos_desk.close_incident(db, incident, 2, "a drill", START + 60)
+        )
         alps.now += 600
         await alps.sends(1, Entry(8, Message("no drill"), int(START) + 600, sos=True, items_back=1))
         assert await post(first) == 410
@@ -312,9 +314,11 @@ async def test_answer_link_from_before_a_repeated_sos_is_invalid(store: Store) -
 
 async def test_failed_notification_of_an_answered_sos_is_not_retried(store: Store) -> None:
     async with field_of(store) as alps:
-        await store.commit(lambda db: contacts.add(db, 1, BERGWACHT, now=START))
+        await store.commit(lambda db: contacts.add_contact(db, 1, BERGWACHT, now=START))
         await alps.sends(1, HELP)
-        (message,) = await store.commit(lambda db: notification.claim(db, alps.now + 9, 9, ADDRESS))
+        (message,) = await store.commit(
+            lambda db: notification.claim_notifications(db, alps.now + 9, 9, ADDRESS)
+        )
         incident = await store.read(lambda db: sos.find_incident(db, 1, 1))
         assert incident is not None
         await store.commit(lambda db: sos_desk.acknowledge(db, incident, 2, "", alps.now))
@@ -331,10 +335,12 @@ async def test_failed_notification_of_an_answered_sos_is_not_retried(store: Stor
 
 async def test_answer_page_of_a_disabled_kit_does_not_promise_delivery(store: Store) -> None:
     async with field_of(store) as alps:
-        await store.commit(lambda db: contacts.add(db, 1, BERGWACHT, now=START))
+        await store.commit(lambda db: contacts.add_contact(db, 1, BERGWACHT, now=START))
         judge = make_router(AnswerPage(store, clock=alps.clock).make_routes())
         await alps.sends(1, HELP)
-        (message,) = await store.commit(lambda db: notification.claim(db, alps.now + 9, 9, ADDRESS))
+        (message,) = await store.commit(
+            lambda db: notification.claim_notifications(db, alps.now + 9, 9, ADDRESS)
+        )
         disabled = partial(directory.set_disabled, table="device", id_=1)
         await store.commit(lambda db: disabled(db, when=alps.now, now=alps.now))
         for method in ("GET", "POST"):

@@ -52,7 +52,7 @@ async def test_estimated_cost_equals_the_size_of_the_messages(store: Store, what
             assert set(said) == ({3} if posting.target else {2, 3})
             await store.commit(lambda db: enter(db, posting, now=alps.now, grace=GRACE))
             alps.now += GRACE
-            assert await store.commit(lambda db: mobile_terminated.pack(db, alps.now))
+            assert await store.commit(lambda db: mobile_terminated.pack_due_messages(db, alps.now))
             rows = await store.commit(lambda db: db.execute(PACKED))
             took = {device: sum(size for of, size in rows if of == device) for device in said}
             assert took == said, named

@@ -20,7 +20,7 @@ from fieldagent.http.routes import Route
 from fieldagent.hub.hub import Hub as HubProgram
 from fieldagent.hub.operator import rockblock
 from fieldagent.hub.service import listening
-from fieldagent.hub.settings import parse
+from fieldagent.hub.settings import parse_settings
 from fieldagent.hub.store.opening import open_store
 from tests.flood import Measured, flooded, measure, settled
 from tests.hub.test_tls import Site
@@ -38,7 +38,7 @@ ADDRESS = "https://hub.example.org"
 
 def list_routes() -> list[Route]:
     lines = "rockblock-username=x\nrockblock-password=x\ntrusted-proxies=127.0.0.1\n"
-    settings = parse(f"{lines}console-address={ADDRESS}", Path("hub.properties"))
+    settings = parse_settings(f"{lines}console-address={ADDRESS}", Path("hub.properties"))
     with TemporaryDirectory() as folder, closing(open_store(f"{folder}/hub.sqlite3")) as store:
         program = HubProgram(settings, store)
         lent, own = program.make_operator_host("HTTP", ""), settings.operator_own

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from fieldagent.hub.access import directory
-from fieldagent.hub.access.subject import Subject, find, list_devices
+from fieldagent.hub.access.subject import Subject, find_subject, list_devices
 from fieldagent.hub.administration import deletion
 from fieldagent.hub.contract import Bearer
 from fieldagent.hub.records import contact, sos
@@ -162,7 +162,7 @@ async def add_many_items(alps: Field) -> None:
 async def run_deletion(alps: Field, gone: Subject) -> int:
     """Delete like the command, and return the number of transactions."""
     store, steps = alps.store, 2
-    await store.commit(lambda db: deletion.begin(db, gone, alps.now))
+    await store.commit(lambda db: deletion.begin_deletion(db, gone, alps.now))
     place: int | None = 0
     while place is not None:
         step = partial(deletion.delete_items, subject=gone, after=place)
@@ -206,10 +206,12 @@ async def test_deletion_of_a_workspace_keeps_members_of_another(store: Store) ->
 
         def join(db: Db) -> None:
             db.execute("INSERT INTO workspace (id, name, created) VALUES (9, 'Andes', 0)")
-            directory.join(db, 9, 2, over_satellite=False, now=alps.now)
+            directory.add_member(db, 9, 2, over_satellite=False, now=alps.now)
 
         await store.commit(join)
-        plan = await store.commit(lambda db: deletion.plan(db, find(db, "workspace", "", "Alps")))
+        plan = await store.commit(
+            lambda db: deletion.plan_deletion(db, find_subject(db, "workspace", "", "Alps"))
+        )
         assert plan["deletes"]["users"] == ["Ada", "Cleo"]
         assert plan["items"] == MANY
         await run_deletion(alps, Subject("workspace", 1, "Alps"))
@@ -225,7 +227,7 @@ async def test_deletion_is_rejected_while_an_sos_is_open(
         await alps.sends(1, Entry(7, Message("help"), int(alps.now), sos=True))
 
         def ask(db: Db) -> Any:
-            return deletion.plan(db, find(db, kind, "", named))
+            return deletion.plan_deletion(db, find_subject(db, kind, "", named))
 
         with pytest.raises(
             directory.Refused, match=r"incident 1 .* is not closed: .* `fieldagent hub sos close 1"

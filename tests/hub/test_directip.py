@@ -22,11 +22,11 @@ from fieldagent.hub.operator.directip import (
     DEADLINE_S,
     DIRECTIP,
     DirectIp,
-    receive,
+    receive_elements,
     serve_directip,
 )
 from fieldagent.hub.operator.failures import FULL_PAUSE_S, Scope
-from fieldagent.hub.settings import parse
+from fieldagent.hub.settings import parse_settings
 from fieldagent.system.properties import InvalidSettings
 from fieldagent.wire.directip import DirectIpMo, MoLocation, read_mo_confirmation, write
 from fieldagent.wire.errors import RemoteProtocolError
@@ -160,7 +160,7 @@ class Hub:
         async with await self.connect(address) as stream:
             await stream.send_all(raw)
             await stream.send_eof()
-            return read_mo_confirmation(await receive(stream))
+            return read_mo_confirmation(await receive_elements(stream))
 
 
 @asynccontextmanager
@@ -325,4 +325,4 @@ async def test_silent_connection_is_closed_after_the_deadline(
 )
 def test_public_directip_listener_needs_directip_allow(lines: str, message: str) -> None:
     with pytest.raises(InvalidSettings, match=message) if message else nullcontext():
-        parse(lines, Path("hub.properties"))
+        parse_settings(lines, Path("hub.properties"))

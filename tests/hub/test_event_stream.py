@@ -153,7 +153,9 @@ async def test_stream_ends_when_the_token_is_revoked(store: Store) -> None:
             await anext(pieces)
             await alps.sends(1, Entry(1, Message("theirs"), TIME))
             assert b"theirs" in await anext(pieces)
-            await store.commit(lambda db: credentials.revoke(db, "token", 1, token, now=START))
+            await store.commit(
+                lambda db: credentials.revoke_credential(db, "token", 1, token, now=START)
+            )
             await alps.sends(1, Entry(2, Message("private"), TIME))
             with pytest.raises(StopAsyncIteration), trio.fail_after(PATIENCE):
                 await anext(pieces)

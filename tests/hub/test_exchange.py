@@ -15,7 +15,7 @@ from fieldagent.hub.field import mobile_terminated, operator_handover
 from fieldagent.hub.operator.contract import Verdict
 from fieldagent.hub.operator.directip import DIRECTIP
 from fieldagent.hub.operator.failures import FULL_PAUSE_S
-from fieldagent.hub.records.forgetting import expire, forget
+from fieldagent.hub.records.forgetting import delete_old_items, expire_deliveries
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.package.package import CheckIn, Data, Location, Message
 from fieldagent.package.payload import Identity
@@ -319,7 +319,7 @@ async def test_full_queue_of_one_device_does_not_block_others_and_keeps_order(st
         await alps.push(Message("to Cleo"), target=3)
         alps.now += GRACE
         for _ in range(20):
-            await store.commit(lambda db: mobile_terminated.pack(db, alps.now))
+            await store.commit(lambda db: mobile_terminated.pack_due_messages(db, alps.now))
         alps.sky.verdicts = [Verdict(Outcome.NOT_SENT, FULL)]
         await alps.satellite()
         assert [imei for imei, _ in alps.sky.taken] == ["300000000000003"]
@@ -358,8 +358,8 @@ async def test_mt_message_claimed_by_a_dead_process_is_sent_again(store: Store) 
     async with field(store) as alps:
         await alps.push(Message("to Ben"), target=2)
         alps.now += GRACE
-        await store.commit(lambda db: mobile_terminated.pack(db, alps.now))
-        assert await store.commit(lambda db: operator_handover.claim(db, alps.now))
+        await store.commit(lambda db: mobile_terminated.pack_due_messages(db, alps.now))
+        assert await store.commit(lambda db: operator_handover.claim_messages(db, alps.now))
         await alps.satellite()
         assert alps.sky.calls == []
         alps.now += operator_handover.CALL_SECONDS
@@ -586,7 +586,7 @@ async def test_time_to_live_and_collapse_key_apply_to_pushes(store: Store) -> No
         await alps.push(Message("new"), target=2, collapse_key=4)
         await alps.push(Message("stale"), target=2, expires=alps.now + 10)
         alps.now += 11
-        assert await store.commit(lambda db: expire(db, alps.now)) == 1
+        assert await store.commit(lambda db: expire_deliveries(db, alps.now)) == 1
         assert said(await collect(alps.mailbox(2))) == [(1, "new")]
         states = await alps.rows("SELECT state FROM delivery ORDER BY item")
         assert states == [("collapsed",), ("stored",), ("expired",)]
@@ -598,5 +598,7 @@ async def test_delivered_items_are_forgotten_and_waiting_items_are_kept(store: S
         await collect(alps.mailbox(2))
         await alps.push(Message("waits"), target=2)
         alps.now += 1000
-        assert await store.commit(lambda db: forget(db, before=alps.now, now=alps.now)) == 1
+        assert (
+            await store.commit(lambda db: delete_old_items(db, before=alps.now, now=alps.now)) == 1
+        )
         assert said(await collect(alps.mailbox(2))) == [(1, "waits")]

@@ -110,8 +110,8 @@ async def test_item_too_large_for_a_modem_does_not_block_later_items(store: Stor
         await alps.push(Data(bytes(99_000)))
         await alps.push(Message("after it"), target=SMALL)
         alps.now += 3600
-        await store.commit(lambda db: mobile_terminated.pack(db, alps.now))
-        await store.commit(lambda db: mobile_terminated.pack(db, alps.now))
+        await store.commit(lambda db: mobile_terminated.pack_due_messages(db, alps.now))
+        await store.commit(lambda db: mobile_terminated.pack_due_messages(db, alps.now))
         rows = await alps.rows(
             "SELECT reason FROM delivery WHERE device = ? AND state = 'waiting'", SMALL
         )
@@ -180,7 +180,7 @@ async def test_picture_to_many_goes_only_to_kits_with_large_modems(
                 "too large for its satellite modem: it is reached only by"
             )
         hub.now += 600
-        await store.commit(lambda db: mobile_terminated.pack(db, hub.now))
+        await store.commit(lambda db: mobile_terminated.pack_due_messages(db, hub.now))
         packed = await hub.rows("SELECT DISTINCT device FROM mobile_terminated")
         assert packed == [(2,)]
         assert await hub.rows(
@@ -202,7 +202,7 @@ async def test_picture_to_all_is_not_split_for_small_modems(store: Store) -> Non
         await give_modems(alps)
         await alps.push(PICTURE)
         alps.now += 3600
-        await store.commit(lambda db: mobile_terminated.pack(db, alps.now))
+        await store.commit(lambda db: mobile_terminated.pack_due_messages(db, alps.now))
         assert await alps.rows("SELECT DISTINCT device FROM mobile_terminated") == [(LARGE,)]
         ((reason,),) = await alps.rows("SELECT reason FROM delivery WHERE device = ?", SMALL)
         assert "a picture may take 8 messages, not 1" in reason

@@ -31,7 +31,7 @@ def test_audit_log_is_deleted_by_age_in_slices(store: Store) -> None:
     before = START + 2 * some
     dropped: list[int] = []
     while not dropped or dropped[-1]:
-        dropped.append(store.run_once(lambda db: audit.forget(db, before=before)))
+        dropped.append(store.run_once(lambda db: audit.delete_old_lines(db, before=before)))
     assert dropped == [some, some, 0]
     assert store.run_once(lambda db: count_rows(db, "audit")) == 10
     assert store.run_once(lambda db: min(row["at"] for row in audit.list_latest(db, 100))) == before
@@ -41,7 +41,7 @@ def test_expired_sign_in_attempts_are_deleted_in_slices(store: Store) -> None:
     some = attempts.FORGOTTEN_AT_ONCE
     rows = [(f"198.51.100.{number}", START + number % 2) for number in range(2 * some + 4)]
     store.run_once(lambda db: insert(db, "attempt", ("who", "tat"), rows))
-    dropped = [store.run_once(lambda db: attempts.forget(db, START)) for _ in range(3)]
+    dropped = [store.run_once(lambda db: attempts.delete_old_attempts(db, START)) for _ in range(3)]
     assert dropped == [some, 2, 0]
     assert store.run_once(lambda db: count_rows(db, "attempt")) == some + 2
 
@@ -63,7 +63,7 @@ def test_items_and_their_digests_are_deleted_in_slices(store: Store) -> None:
 
     store.run_once(fill)
     items = [
-        store.run_once(lambda db: forgetting.forget(db, before=START + 1, now=START + 1))
+        store.run_once(lambda db: forgetting.delete_old_items(db, before=START + 1, now=START + 1))
         for _ in range(3)
     ]
     remembered = [
@@ -110,13 +110,13 @@ Work = Callable[[Db], object]
         (
             lambda db: db.execute(OLD),
             f"UPDATE attempt SET tat = {START + 60}",
-            lambda db: attempts.forget(db, START),
+            lambda db: attempts.delete_old_attempts(db, START),
             "SELECT count(*) FROM attempt",
         ),
         (
             _add_waiting_item,
             "UPDATE delivery SET state = 'stored'",
-            lambda db: forgetting.expire(db, START),
+            lambda db: forgetting.expire_deliveries(db, START),
             "SELECT count(*) FROM delivery WHERE state = 'stored'",
         ),
     ],

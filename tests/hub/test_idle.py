@@ -18,7 +18,7 @@ import trio.testing
 from fieldagent.hub import hub as program
 from fieldagent.hub import idle
 from fieldagent.hub.field import kit_watch
-from fieldagent.hub.settings import load
+from fieldagent.hub.settings import load_settings
 from fieldagent.hub.store import sqlite
 from fieldagent.hub.store.contract import ANY_WRITE_TOPIC, Db
 from fieldagent.hub.store.opening import open_store
@@ -112,7 +112,7 @@ async def test_idle_hub_reads_once_a_minute_and_writes_nothing(
     config = tmp_path / "hub.properties"
     config.write_text(f"database={database}\n")
     store = Counted(database)
-    subject = program.Hub(load(config), store)
+    subject = program.Hub(load_settings(config), store)
     async with running(store), trio.open_nursery() as nursery:
         for part in program.PARTS.values():
             nursery.start_soon(part, subject)

@@ -163,7 +163,7 @@ async def test_old_command_expires_and_command_numbers_only_increase(store: Stor
         # The hub's clock was set back, but its numbers were not.
         alps.now = START - 1_000
         assert await give(alps) == number + 1
-        await store.commit(lambda db: commands.forget(db, before=START + LIFETIME_S))
+        await store.commit(lambda db: commands.delete_old_commands(db, before=START + LIFETIME_S))
         assert await give(alps) == number + 2
 
 

@@ -71,7 +71,7 @@ def add_devices(db: Db) -> list[Device]:
         Device(*row)
         for row in db.execute("SELECT id, workspace, member, name, imei FROM device ORDER BY id")
     ]
-    check_in.begin(db, kits[1].id, Rule(interval=3600.0), now=START - 7200)
+    check_in.begin_rule(db, kits[1].id, Rule(interval=3600.0), now=START - 7200)
     return kits
 
 

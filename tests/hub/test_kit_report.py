@@ -83,7 +83,7 @@ async def read_listed_state(store: Store) -> tuple[str, str]:
 async def test_settings_offer_of_another_process_reaches_the_link(with_kit: str) -> None:
     store, another = open_store(with_kit), open_store(with_kit)
     offer = partial(
-        another.run_once, lambda db: kit_report.offer(db, 1, make_change(7), "signed", 0.0)
+        another.run_once, lambda db: kit_report.offer_settings(db, 1, make_change(7), "signed", 0.0)
     )
     with trio.fail_after(60):
         async with running(store), trio.open_nursery() as nursery:
@@ -114,7 +114,7 @@ async def test_settings_offer_of_another_process_reaches_the_link(with_kit: str)
 
 async def test_report_of_the_current_offer_is_listed_and_others_are_ignored(with_kit: str) -> None:
     store = open_store(with_kit)
-    store.run_once(lambda db: kit_report.offer(db, 1, make_change(8), "signed", 0.0))
+    store.run_once(lambda db: kit_report.offer_settings(db, 1, make_change(8), "signed", 0.0))
     async with running(store):
         link = make_mailbox(store)
         for body in (b"", b"\xff", KitReport(None, OfferReport(7, "back", "no")).encode()):
@@ -130,7 +130,7 @@ async def test_report_of_the_current_offer_is_listed_and_others_are_ignored(with
         await link.process_note(KitReport(modems=(ModemReport("radio", 4, 87),)).encode())
         await link.process_note(KitReport().encode())
         assert (await read_listed_state(store))[0] == "8 back: no link"
-    store.run_once(lambda db: kit_report.offer(db, 1, make_change(9), "signed", 0.0))
+    store.run_once(lambda db: kit_report.offer_settings(db, 1, make_change(9), "signed", 0.0))
     assert (await read_listed_state(store))[0] == "9 offered"
     reader = Caller(1, "", 1, frozenset(), 1, "Integration", "push", "", may_push=True)
     ((device,), _) = store.run_once(lambda db: reading.list_devices(db, reader, 9, 9, 0.0))

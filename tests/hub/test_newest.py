@@ -240,9 +240,11 @@ async def test_new_member_and_disabled_kit_get_only_later_positions(store: Store
         assert await fetch_positions(alps, BEN) == []
         await store.commit(lambda db: directory.set_disabled(db, "device", BEN, None, now=2.0))
         assert await fetch_positions(alps, BEN) == []
-        await store.commit(lambda db: directory.leave(db, 1, CLEO, now=3.0))
+        await store.commit(lambda db: directory.remove_member(db, 1, CLEO, now=3.0))
         assert await fetch_positions(alps, CLEO) == []
-        await store.commit(lambda db: directory.join(db, 1, CLEO, over_satellite=False, now=4.0))
+        await store.commit(
+            lambda db: directory.add_member(db, 1, CLEO, over_satellite=False, now=4.0)
+        )
         assert await fetch_positions(alps, CLEO) == []
         await alps.sends(ADA, make_position(2, 46.2, at=1))
         assert await fetch_positions(alps, BEN) == [(ADA, 46.2)]
@@ -254,7 +256,7 @@ async def test_departed_member_gets_no_positions_over_an_open_link(store: Store)
         mailbox = alps.mailbox(BEN)
         await alps.sends(ADA, make_position(1, 46.1))
         assert list_positions(await collect(mailbox)) == [(ADA, 46.1)]
-        await store.commit(lambda db: directory.leave(db, 1, BEN, now=3.0))
+        await store.commit(lambda db: directory.remove_member(db, 1, BEN, now=3.0))
         await alps.sends(ADA, make_position(2, 46.2, at=1))
         assert await collect(mailbox) == []
 

@@ -31,13 +31,13 @@ async def test_concurrent_sos_at_two_hubs_makes_one_incident(postgres: str) -> N
     joined: dict[int, JoinedIncident] = {}
 
     def first(db: Db) -> JoinedIncident:
-        incident = sos.join(db, 1, 1, NUMBER, 1, START, START)
+        incident = sos.join_incident(db, 1, 1, NUMBER, 1, START, START)
         raised.set()
         goes_on.wait(PATIENCE)
         return incident
 
     def second(db: Db) -> JoinedIncident:
-        return sos.join(db, 1, 1, NUMBER, 2, START, START)
+        return sos.join_incident(db, 1, 1, NUMBER, 2, START, START)
 
     async def enter(store: Store, operation: Callable[[Db], JoinedIncident], item: int) -> None:
         joined[item] = await store.commit(operation)

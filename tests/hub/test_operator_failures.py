@@ -195,7 +195,7 @@ def test_correctable_failure_is_retried_within_an_hour(failure: Failure) -> None
 async def test_operator_account_failure_raises_one_alarm_until_success(store: Store) -> None:
     async with field_of(store) as alps:
         hook = Webhook(0, "https://desk.example/")
-        await store.commit(lambda db: webhook_directory.add(db, 1, hook, now=alps.now))
+        await store.commit(lambda db: webhook_directory.add_webhook(db, 1, hook, now=alps.now))
         await alps.push(Message("to Ben"), target=2)
         await alps.push(Message("to Cleo"), target=3)
         alps.now += GRACE

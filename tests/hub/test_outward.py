@@ -93,10 +93,10 @@ async def test_message_with_an_expired_claim_is_accepted_once(store: Store) -> N
     """A slow hub finds that its claim has expired, and the other hub's result counts."""
     async with field_of(store) as field:
         await field.sends(ADA, Entry(1, Message("Hi"), int(START), to=DORA))
-        first = await store.commit(lambda db: outward.claim(db, START, 4))
-        assert await store.commit(lambda db: outward.claim(db, START + 1, 4)) == []
+        first = await store.commit(lambda db: outward.claim_items(db, START, 4))
+        assert await store.commit(lambda db: outward.claim_items(db, START + 1, 4)) == []
         later = START + outward.CLAIM_S + 1
-        second = await store.commit(lambda db: outward.claim(db, later, 4))
+        second = await store.commit(lambda db: outward.claim_items(db, later, 4))
         assert first[0].message_id == second[0].message_id
         for each in (second[0], first[0]):
             await store.commit(

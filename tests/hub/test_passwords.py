@@ -173,9 +173,9 @@ async def test_old_attempts_are_forgotten(store: Store) -> None:
         for n in range(3):
             await push(hub, f"user {n}:guess")
         assert (await hub.rows("SELECT count(*) FROM attempt")) == [(4,)]
-        await store.commit(lambda db: attempts.forget(db, hub.now + 9))
+        await store.commit(lambda db: attempts.delete_old_attempts(db, hub.now + 9))
         assert (await hub.rows("SELECT count(*) FROM attempt")) == [(4,)]
-        await store.commit(lambda db: attempts.forget(db, hub.now + 31))
+        await store.commit(lambda db: attempts.delete_old_attempts(db, hub.now + 31))
         assert (await hub.rows("SELECT count(*) FROM attempt")) == [(0,)]
 
 

@@ -229,7 +229,7 @@ async def test_user_without_kit_is_reached_by_the_kit_hearing_the_radio(
                 dora,
             )
         )
-        join = partial(directory.join, over_satellite=False, now=START)
+        join = partial(directory.add_member, over_satellite=False, now=START)
         await field.store.commit(lambda db: join(db, 1, dora))
         radios = partial(people.set_radios, now=START)
         await field.store.commit(lambda db: radios(db, 1, dora, ["!0badf00d"]))

@@ -247,7 +247,7 @@ async def test_expired_and_revoked_keys_are_rejected(store: Store) -> None:
         assert (await hub.push(MESSAGE, headers=short)).status == 200
         hub.now += 61
         assert (await hub.push(MESSAGE, headers=short)).status == 401
-        await store.commit(lambda db: credentials.revoke(db, "key", 1, 1, now=hub.now))
+        await store.commit(lambda db: credentials.revoke_credential(db, "key", 1, 1, now=hub.now))
         assert (await hub.push(MESSAGE)).status == 401
 
 
@@ -310,8 +310,8 @@ async def test_keys_of_another_workspace_cannot_be_changed(store: Store) -> None
     async with cloud(store) as hub:
         other = await store.commit(lambda db: directory.add_workspace(db, "Other", now=hub.now))
         for change in (
-            lambda db: credentials.revoke(db, "key", other, 1, now=hub.now),
-            lambda db: credentials.revoke(db, "token", other, 2, now=hub.now),
+            lambda db: credentials.revoke_credential(db, "key", other, 1, now=hub.now),
+            lambda db: credentials.revoke_credential(db, "token", other, 2, now=hub.now),
             lambda db: credentials.set_rate(db, other, 1, per_minute=1, burst=1, now=hub.now),
         ):
             with pytest.raises(directory.Refused, match="is active in that workspace"):
@@ -424,7 +424,7 @@ async def test_repeated_push_is_accepted_after_the_target_has_left(store: Store)
     async with cloud(store) as hub:
         once = {"Idempotency-Key": "a1"}
         first = read_location(await hub.push(MESSAGE, headers=once))
-        await store.commit(lambda db: directory.leave(db, 1, 2, now=START))
+        await store.commit(lambda db: directory.remove_member(db, 1, 2, now=START))
         assert read_location(await hub.push(MESSAGE, headers=once)) == first
         assert (await hub.push(MESSAGE, headers={"Idempotency-Key": "a2"})).status == 403
 

@@ -33,7 +33,7 @@ async def begin_change(
     alps: Field, key: bytes = NEW, bearer: str = "ip", but: Sequence[int] = ()
 ) -> None:
     await alps.store.commit(
-        lambda db: radio_key.begin(db, 1, key, bearer, left_out=but, now=alps.now)
+        lambda db: radio_key.begin_change(db, 1, key, bearer, left_out=but, now=alps.now)
     )
 
 

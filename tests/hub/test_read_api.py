@@ -24,7 +24,7 @@ from fieldagent.hub.api import reading
 from fieldagent.hub.api.read_api import ReadApi
 from fieldagent.hub.api.reading import END, ItemFilter
 from fieldagent.hub.contract import Bearer
-from fieldagent.hub.records.forgetting import forget
+from fieldagent.hub.records.forgetting import delete_old_items
 from fieldagent.hub.records.ledger import Posting, enter
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.package.package import Data, Location, Message, Waypoint
@@ -85,7 +85,7 @@ async def readers(store: Store) -> AsyncIterator[Readers]:
                 " VALUES (9, 'Integration', 'program', ?)",
                 now,
             )
-            directory.join(db, 1, 9, over_satellite=False, now=now)
+            directory.add_member(db, 1, 9, over_satellite=False, now=now)
             directory.set_role(db, 1, 2, "dispatcher", now=now)
             _, key = credentials.add_key(db, 1, "reader", scopes=["read"], now=now)
             _, pusher = credentials.add_key(db, 1, "pusher", now=now)
@@ -207,7 +207,7 @@ async def test_request_without_read_permission_is_rejected_with_the_reason(store
         hub.key = "wrong"
         assert (await hub.ask("/api/items")).status == 401
         hub.key = reader
-        await hub.alps.store.commit(lambda db: directory.leave(db, 1, 1, now=START))
+        await hub.alps.store.commit(lambda db: directory.remove_member(db, 1, 1, now=START))
         assert (await hub.ask("/api/items", "ada")).status == 403
 
 
@@ -307,7 +307,7 @@ async def test_search_is_limited_per_request_and_continues_on_the_next_page(stor
         assert await hub.texts("/api/items?text=needle&limit=5") == ["needle"]
         caller = hub_caller()
         wanted = ItemFilter(text="needle")
-        first = await store.read(lambda db: reading.find(db, caller, wanted, END, 5))
+        first = await store.read(lambda db: reading.find_items(db, caller, wanted, END, 5))
         assert first.numbers == [] and first.following is not None
 
 
@@ -323,7 +323,7 @@ async def test_page_of_items_takes_few_statements(store: Store) -> None:
         def count(db: Db) -> int:
             counted = Counted(db)
             wanted = ItemFilter(text="a", since=START - 60, until=START + 60)
-            look = reading.find(counted, caller, wanted, END, 40)
+            look = reading.find_items(counted, caller, wanted, END, 40)
             assert len(reading.list_items(counted, look.numbers)) == 40
             reading.list_devices(counted, caller, END, 100, START)
             reading.list_deliveries(counted, caller, 1, None, END, 100, START)
@@ -349,13 +349,13 @@ async def test_open_sos_is_kept_and_other_items_are_forgotten_in_slices(store: S
         await store.commit(lambda db: db.execute("UPDATE delivery SET state = 'stored'"))
         later = START + 86_400
         counts = []
-        while dropped := await store.commit(partial(forget, before=later, now=later)):
+        while dropped := await store.commit(partial(delete_old_items, before=later, now=later)):
             counts.append(dropped)
         assert counts == 12 * [100]
         assert await hub.texts("/api/items") == ["help"]
         await store.commit(lambda db: db.execute("UPDATE sos SET closed = ?", later + 1))
-        assert await store.commit(partial(forget, before=later, now=later)) == 0
-        assert await store.commit(partial(forget, before=later + 2, now=later)) == 1
+        assert await store.commit(partial(delete_old_items, before=later, now=later)) == 0
+        assert await store.commit(partial(delete_old_items, before=later + 2, now=later)) == 1
 
 
 def test_every_item_query_uses_an_index(store: Store) -> None:
@@ -375,7 +375,7 @@ def test_every_item_query_uses_an_index(store: Store) -> None:
 
         def plan(db: Db, wanted: ItemFilter = wanted) -> list[str]:
             counted = Counted(db)
-            reading.find(counted, caller, wanted, END, 10)
+            reading.find_items(counted, caller, wanted, END, 10)
             return [
                 str(line[3])
                 for sql in counted.statements

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fieldagent.hub.settings import load
+from fieldagent.hub.settings import load_settings
 from fieldagent.system.properties import InvalidSettings
 
 TILES = "map-tiles=https://tiles.example.org/{z}/{x}/{y}.png"
@@ -35,7 +35,7 @@ def test_map_settings_are_validated(tmp_path: Path, text: str, fault: str) -> No
     path = tmp_path / "hub.properties"
     path.write_text(f"database={tmp_path}/hub.sqlite3\n{text}\n")
     with pytest.raises(InvalidSettings, match=fault) if fault else nullcontext():
-        load(path)
+        load_settings(path)
 
 
 @pytest.mark.parametrize(
@@ -55,4 +55,4 @@ def test_console_address_setting_is_validated(tmp_path: Path, text: str, fault: 
     path = tmp_path / "hub.properties"
     path.write_text(f"database={tmp_path}/hub.sqlite3\n{text}\n")
     with pytest.raises(InvalidSettings, match=fault) if fault else nullcontext():
-        load(path)
+        load_settings(path)

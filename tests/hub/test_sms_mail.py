@@ -53,7 +53,9 @@ class Desk:
         await self._inbox.receive_message(ContactAnswer("sms", str(self._ids), number, text))
 
     async def due(self, per_day: int = 100) -> sms_mail.SmsToKit | None:
-        return await self.alps.store.commit(lambda db: sms_mail.claim(db, self.alps.now, per_day))
+        return await self.alps.store.commit(
+            lambda db: sms_mail.claim_message(db, self.alps.now, per_day)
+        )
 
     async def taken(self, due: sms_mail.SmsToKit, reason: str = "") -> None:
         """Note that the service has accepted it, or has refused it for this reason."""

@@ -244,13 +244,20 @@ async def test_handover_of_an_sos_is_complete_only_after_takeover(store: Store) 
 
 async def test_handover_request_of_a_closed_sos_is_cancelled(store: Store) -> None:
     async with desk(store) as hub:
-        subscribe = partial(contacts.subscribe, workspace=1, member=3, name="b", subscription="{}")
+        subscribe = partial(
+            contacts.add_browser, workspace=1, member=3, name="b", subscription="{}"
+        )
         await store.commit(partial(subscribe, now=hub.alps.now))
         await hub.alps.sends(1, HELP)
         await hub.told("POST", "/api/sos/1/acknowledge")
         await hub.told("POST", "/api/sos/1/hand-over", {"to": "3"})
         await hub.told("POST", "/api/sos/1/close", {"reason": "in hospital"})
-        assert await store.commit(lambda db: notification.claim(db, hub.alps.now + 60, 9, "")) == []
+        assert (
+            await store.commit(
+                lambda db: notification.claim_notifications(db, hub.alps.now + 60, 9, "")
+            )
+            == []
+        )
 
 
 def make_time(seconds: int) -> datetime:
@@ -350,7 +357,7 @@ async def test_incident_reported_before_its_text_is_escalated(store: Store, answ
     """A link opens when a person presses the button, or the database is an old copy."""
     async with desk(store) as hub:
         later_one = Webhook(0, "https://desk.example/later", after=10)
-        await store.commit(lambda db: webhook_directory.add(db, 1, later_one, now=START))
+        await store.commit(lambda db: webhook_directory.add_webhook(db, 1, later_one, now=START))
         await hub.alps.sends(1, Entry(0, IncidentUpdate(7, IncidentState.OPEN), int(START)))
         if answered:
             await hub.told("POST", "/api/sos/1/acknowledge")
@@ -379,7 +386,9 @@ async def test_incident_without_a_text_is_posted_to_webhooks_by_the_hub(store: S
 
         for after in (0, 10):
             one = Webhook(0, f"https://desk.example/{after}", after=after)
-            await store.commit(partial(webhook_directory.add, workspace=1, webhook=one, now=START))
+            await store.commit(
+                partial(webhook_directory.add_webhook, workspace=1, webhook=one, now=START)
+            )
         await hub.alps.sends(1, Entry(0, IncidentUpdate(7, IncidentState.OPEN), int(START)))
         hub.alps.now += sos_without_text.ITEM_WAIT_S - 1
         assert (
@@ -521,7 +530,9 @@ async def test_receipt_of_another_kit_does_not_acknowledge_the_sos(store: Store)
 async def test_refused_escalation_is_replayed_by_the_logged_id(store: Store) -> None:
     async with desk(store) as hub:
         made = webhook_directory.make_webhook("https://pager.example/", after=10)
-        await store.commit(partial(webhook_directory.add, workspace=1, webhook=made, now=START))
+        await store.commit(
+            partial(webhook_directory.add_webhook, workspace=1, webhook=made, now=START)
+        )
         await hub.alps.sends(1, HELP)
         (posting,) = await store.commit(lambda db: claim(db, START + 601))
         refused = HandoverResult(HandoverOutcome.REFUSED, "no such page")
@@ -531,14 +542,16 @@ async def test_refused_escalation_is_replayed_by_the_logged_id(store: Store) -> 
 
 
 def replay_letter(db: Db, named: str) -> int:
-    return webhook_directory.replay(db, 1, named, now=START + 700)
+    return webhook_directory.replay_dead_letters(db, 1, named, now=START + 700)
 
 
 async def test_each_webhook_gets_its_own_answer_link_with_the_raising_item(store: Store) -> None:
     async with desk(store) as hub:
         for after in (0, 0, 10):
             made = webhook_directory.make_webhook("https://pager.example/", after=after)
-            await store.commit(partial(webhook_directory.add, workspace=1, webhook=made, now=START))
+            await store.commit(
+                partial(webhook_directory.add_webhook, workspace=1, webhook=made, now=START)
+            )
         await hub.alps.sends(1, HELP, make_later_entry(8, Message("cold")))
 
         async def claimed(now: float) -> list[dict[str, Any]]:
@@ -594,7 +607,7 @@ async def test_unanswered_sos_is_escalated_to_the_next_webhook(store: Store) -> 
         def settle_in(db: Db) -> None:
             for after in (0, 10, 20):
                 contact = Webhook(0, f"https://desk.example/{after}", after=after)
-                webhook_directory.add(db, 1, contact, now=START)
+                webhook_directory.add_webhook(db, 1, contact, now=START)
 
         ids: list[str] = []
 
@@ -625,7 +638,7 @@ async def test_unanswered_sos_is_escalated_to_the_next_webhook(store: Store) -> 
         assert await told() == ["0"]
         hub.alps.now += 599
         assert await told() == []
-        await store.commit(lambda db: webhook_directory.enable(db, 1, 2, now=START))
+        await store.commit(lambda db: webhook_directory.enable_webhook(db, 1, 2, now=START))
         assert await told() == []
         hub.alps.now += 1
         assert await told() == ["10"]

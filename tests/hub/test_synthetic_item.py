@@ -26,7 +26,7 @@ import pytest
 import trustme
 
 from fieldagent.hub.access.directory import SYNTHETIC
-from fieldagent.hub.settings import parse
+from fieldagent.hub.settings import parse_settings
 from fieldagent.hub.store.opening import open_store
 from fieldagent.system.properties import InvalidSettings
 from tests.hub.alps import Alps
@@ -315,4 +315,4 @@ def test_proxy_without_a_hub_is_not_reported_as_a_database_fault(tmp_path: Path)
 @pytest.mark.parametrize("switch", ["yes", "http://hub.example.org", "https://192.0.2.1"])
 def test_invalid_synthetic_item_address_is_rejected(switch: str) -> None:
     with pytest.raises(InvalidSettings, match="must be off, on, or https:// and a name"):
-        parse(f"synthetic-item={switch}", Path("hub.properties"))
+        parse_settings(f"synthetic-item={switch}", Path("hub.properties"))

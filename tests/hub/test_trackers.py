@@ -32,7 +32,7 @@ def report(at: float, alarm: str = "", *, north: float = 45.91, ident: str = DOG
 
 async def tracked(alps: Field) -> int:
     """Add a tracker for Cleo, who also has kit 3: device 4."""
-    add = partial(trackers.add, workspace=1, member=3, name="Dog", ident=DOG, now=alps.now)
+    add = partial(trackers.add_tracker, workspace=1, member=3, name="Dog", ident=DOG, now=alps.now)
     device: int = await alps.store.commit(add)
     return device
 
@@ -55,7 +55,7 @@ async def close_newest(alps: Field) -> None:
     """Let Ben close the newest incident."""
     incident = (await list_incidents(alps))[0]
     await alps.store.commit(
-        partial(sos_desk.close, incident=incident, member=2, reason="found", now=alps.now)
+        partial(sos_desk.close_incident, incident=incident, member=2, reason="found", now=alps.now)
     )
 
 
@@ -227,7 +227,7 @@ async def test_silent_tracker_becomes_overdue(store: Store) -> None:
     async with field_of(store) as alps:
         device = await tracked(alps)
         rule = Rule(interval=3600.0)
-        await store.commit(lambda db: check_in.begin(db, device, rule, now=alps.now))
+        await store.commit(lambda db: check_in.begin_rule(db, device, rule, now=alps.now))
         alps.now += 3000
         await says(alps, report(alps.now))
         alps.now += 3599

@@ -30,7 +30,9 @@ async def list_devices_by_name(alps: Field) -> dict[str, dict[str, object]]:
 
 
 async def add_tracker(alps: Field) -> None:
-    adding = partial(trackers.add, workspace=1, member=3, name=CALL, ident=CALL, now=alps.now)
+    adding = partial(
+        trackers.add_tracker, workspace=1, member=3, name=CALL, ident=CALL, now=alps.now
+    )
     await alps.store.commit(adding)
 
 

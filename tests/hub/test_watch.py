@@ -165,7 +165,7 @@ async def test_each_gap_in_the_watch_raises_one_alarm(store: Store) -> None:
     [
         partial(directory.set_role, workspace=1, member=2, role="observer"),
         partial(directory.set_disabled, table="member", id_=2, when=NOON),
-        partial(directory.leave, workspace=1, member=2),
+        partial(directory.remove_member, workspace=1, member=2),
     ],
     ids=["observer", "disabled", "left"],
 )

@@ -87,7 +87,7 @@ async def posting(store: Store, **how: Any) -> AsyncIterator[tuple[Field, Receiv
     """Yield a workspace with the receiver as its only webhook."""
     async with field_of(store) as alps, receiver() as there:
         webhook = Webhook(0, there.url, **{"secrets": (SECRET,), **how})
-        await store.commit(lambda db: webhook_directory.add(db, 1, webhook, now=alps.now))
+        await store.commit(lambda db: webhook_directory.add_webhook(db, 1, webhook, now=alps.now))
         yield alps, there
 
 
@@ -177,7 +177,7 @@ async def test_post_is_signed_with_both_secrets_during_replacement(store: Store)
 async def test_webhook_with_damaged_headers_does_not_block_others(store: Store) -> None:
     async with posting(store, headers={"x-desk": "1"}) as (alps, there):
         another = Webhook(0, there.url, headers={"x-desk": "2"})
-        await store.commit(lambda db: webhook_directory.add(db, 1, another, now=alps.now))
+        await store.commit(lambda db: webhook_directory.add_webhook(db, 1, another, now=alps.now))
         await store.commit(lambda db: db.execute("UPDATE webhook SET headers = '{' WHERE id = 1"))
         await alps.sends(1, Entry(1, Message("for both"), int(START)))
         await turn(alps)
@@ -217,7 +217,7 @@ def is_signed_with(request: Request, secret: str) -> bool:
 async def test_each_webhook_gets_the_item(store: Store) -> None:
     async with posting(store) as (alps, there), receiver() as other:
         await store.commit(
-            lambda db: webhook_directory.add(db, 1, Webhook(0, other.url), now=alps.now)
+            lambda db: webhook_directory.add_webhook(db, 1, Webhook(0, other.url), now=alps.now)
         )
         there.answers = [Response(500)]
         await alps.sends(1, Entry(7, Message("x"), int(START)))
@@ -283,14 +283,18 @@ async def test_post_becomes_a_replayable_dead_letter_after_the_last_try(store: S
         assert letter["reason"] == "the receiver answered 500 Internal Server Error"
         assert (
             await store.commit(
-                lambda db: webhook_directory.replay(db, 1, letter["requestId"], now=alps.now)
+                lambda db: webhook_directory.replay_dead_letters(
+                    db, 1, letter["requestId"], now=alps.now
+                )
             )
             == 1
         )
         await turn(alps)
         assert await list_states(alps) == [("handed", 1)]
         with pytest.raises(Refused, match="no such dead letter"):
-            await store.commit(lambda db: webhook_directory.replay(db, 1, None, now=alps.now))
+            await store.commit(
+                lambda db: webhook_directory.replay_dead_letters(db, 1, None, now=alps.now)
+            )
 
 
 async def test_failing_webhook_is_listed_with_the_reason_until_success(store: Store) -> None:
@@ -320,7 +324,9 @@ async def test_status_410_disables_the_webhook_and_waiting_posts_resume(store: S
         alps.now += 9_999
         await turn(alps)
         assert len(there.got) == 1
-        await store.commit(lambda db: webhook_directory.enable(db, 1, listed["id"], now=alps.now))
+        await store.commit(
+            lambda db: webhook_directory.enable_webhook(db, 1, listed["id"], now=alps.now)
+        )
         await turn(alps)
         assert there.contents() == ["first", "first"]
 
@@ -589,7 +595,9 @@ async def test_unsendable_custom_header_is_rejected_with_the_reason(
     async with field_of(store) as alps:
         webhook = Webhook(0, "https://example.org/", headers={name: value})
         with pytest.raises(Refused, match="cannot be a custom header"):
-            await store.commit(lambda db: webhook_directory.add(db, 1, webhook, now=alps.now))
+            await store.commit(
+                lambda db: webhook_directory.add_webhook(db, 1, webhook, now=alps.now)
+            )
 
 
 @pytest.mark.parametrize("secret", ["", " "])
@@ -618,7 +626,7 @@ async def test_silent_webhook_does_not_block_others(store: Store) -> None:
         silent = await store.commit(lambda db: claim_runs(db, alps.now))
         assert len(silent) <= flow.WIDTH
         await store.commit(
-            lambda db: webhook_directory.add(db, 1, Webhook(0, other.url), now=alps.now)
+            lambda db: webhook_directory.add_webhook(db, 1, Webhook(0, other.url), now=alps.now)
         )
         await alps.sends(2, Entry(99, Message("of another"), int(START)))
         again = await store.commit(lambda db: claim_runs(db, alps.now))
@@ -666,11 +674,17 @@ async def test_dead_letters_of_another_workspace_cannot_be_replayed(store: Store
             with pytest.raises(Refused):
                 await store.commit(
                     partial(
-                        webhook_directory.replay, workspace=2, request_id=request_id, now=alps.now
+                        webhook_directory.replay_dead_letters,
+                        workspace=2,
+                        request_id=request_id,
+                        now=alps.now,
                     )
                 )
         assert (
-            await store.commit(lambda db: webhook_directory.replay(db, 1, None, now=alps.now)) == 1
+            await store.commit(
+                lambda db: webhook_directory.replay_dead_letters(db, 1, None, now=alps.now)
+            )
+            == 1
         )
 
 
@@ -681,7 +695,7 @@ async def test_dead_letters_of_another_workspace_cannot_be_replayed(store: Store
 def test_malformed_custom_header_is_rejected(store: Store, name: str, value: str) -> None:
     webhook = webhook_directory.make_webhook("https://example.org/", headers={name: value})
     with pytest.raises(Refused):
-        store.run_once(lambda db: webhook_directory.add(db, 1, webhook, now=1.0))
+        store.run_once(lambda db: webhook_directory.add_webhook(db, 1, webhook, now=1.0))
 
 
 def of_batch(request: Request) -> list[str]:
@@ -746,7 +760,9 @@ async def test_status_410_to_a_batch_disables_the_webhook_without_loss(store: St
         assert await list_states(alps) == [("waiting", 1)] * 5
         (listed,) = await store.read(lambda db: webhook_directory.list_webhooks(db, 1))
         assert (listed["disabled"], listed["batch"]) == (alps.now, 100)
-        await store.commit(lambda db: webhook_directory.enable(db, 1, listed["id"], now=alps.now))
+        await store.commit(
+            lambda db: webhook_directory.enable_webhook(db, 1, listed["id"], now=alps.now)
+        )
         await turn(alps)
         assert of_batch(there.got[1]) == ["a0", "a1", "a2", "a3", "a4"]
 

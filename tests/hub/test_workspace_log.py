@@ -17,7 +17,7 @@ from fieldagent.hub.api.standing import list_device_standings
 from fieldagent.hub.field.backlog import Backlog, add_awaited
 from fieldagent.hub.field.ip_link import _MailboxPost
 from fieldagent.hub.records import workspace_log
-from fieldagent.hub.records.forgetting import expire, forget
+from fieldagent.hub.records.forgetting import delete_old_items, expire_deliveries
 from fieldagent.hub.records.ledger import Posting, enter
 from fieldagent.hub.records.numbering import skip_all_numbers
 from fieldagent.hub.store.contract import Db, Store
@@ -118,7 +118,7 @@ async def test_unfetched_item_ends_as_expired(store: Store) -> None:
         await send_texts(alps, "stale")
         assert await texts(alps, CLEO) == ["stale"]
         alps.now += DAY + 1
-        assert await store.commit(lambda db: expire(db, alps.now)) == 0
+        assert await store.commit(lambda db: expire_deliveries(db, alps.now)) == 0
         assert await read_states(alps) == {"kit 2": "expired", "kit 3": "stored"}
         assert await texts(alps, BEN) == []
         assert await list_rows(alps) == [(BEN, "expired"), (CLEO, "stored")]
@@ -131,7 +131,7 @@ async def test_unfetched_item_is_kept_until_its_expiry(store: Store) -> None:
         await texts(alps, CLEO)
 
         def forgotten(db: Db) -> int:
-            return forget(db, before=alps.now, now=alps.now)
+            return delete_old_items(db, before=alps.now, now=alps.now)
 
         alps.now += 1000
         assert await store.commit(forgotten) == 0
@@ -189,14 +189,16 @@ async def test_reenabled_device_gets_items_from_before_but_not_during_the_pause(
 async def test_returning_member_misses_items_of_the_absence(store: Store) -> None:
     async with field(store) as alps:
         await send_texts(alps, "before")
-        await store.commit(lambda db: directory.leave(db, 1, BEN, now=alps.now))
+        await store.commit(lambda db: directory.remove_member(db, 1, BEN, now=alps.now))
         await send_texts(alps, "meanwhile", first=2)
         await store.commit(
-            lambda db: directory.join(db, 1, BEN, over_satellite=False, now=alps.now)
+            lambda db: directory.add_member(db, 1, BEN, over_satellite=False, now=alps.now)
         )
         # A changed rule is not a return.
         await send_texts(alps, "after", first=3)
-        await store.commit(lambda db: directory.join(db, 1, BEN, over_satellite=True, now=alps.now))
+        await store.commit(
+            lambda db: directory.add_member(db, 1, BEN, over_satellite=True, now=alps.now)
+        )
         assert await texts(alps, BEN) == ["before", "after"]
 
 

@@ -64,7 +64,9 @@ class Walk:
     async def pack(self, how: str) -> None:
         self._hub.now += BACK_OFF
         now = self._hub.now
-        packed = await self._hub.store.commit(lambda db: mobile_terminated.pack(db, now))
+        packed = await self._hub.store.commit(
+            lambda db: mobile_terminated.pack_due_messages(db, now)
+        )
         assert packed == 1
 
     async def carry_out(self, how: str) -> None:
@@ -72,7 +74,7 @@ class Walk:
         hub = self._hub
         hub.now += BACK_OFF
         hub.sky = Sky(verdicts=[Verdict(VERDICTS[how])] if how in VERDICTS else [])
-        (call,) = await hub.store.commit(lambda db: operator_handover.claim(db, hub.now))
+        (call,) = await hub.store.commit(lambda db: operator_handover.claim_messages(db, hub.now))
         await operator_calls.carry_out(hub.store, {"directip": hub.sky}, call, clock=hub.clock)
         assert len(hub.sky.calls) == int(how != "needless")
         if how in ("taken", "doubtful"):

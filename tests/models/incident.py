@@ -128,7 +128,7 @@ class Walk:
         await self._answer(lambda db, alarm: sos_desk.acknowledge(db, alarm, *self._who()))
 
     async def close(self, step: Step) -> None:
-        await self._answer(lambda db, alarm: sos_desk.close(db, alarm, *self._who()))
+        await self._answer(lambda db, alarm: sos_desk.close_incident(db, alarm, *self._who()))
 
     def _who(self) -> tuple[int, str, float]:
         return DISPATCHER, "", self._hub.now

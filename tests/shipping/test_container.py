@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 import yaml
 
-from fieldagent.hub.settings import ENVIRONMENT, load
+from fieldagent.hub.settings import ENVIRONMENT, load_settings
 from fieldagent.system.environment_settings import get_variables
 from tests import offline
 from tests.hub.conftest import postgres
@@ -104,7 +104,7 @@ def test_image_installs_all_optional_libraries_of_a_hub() -> None:
 
 def test_settings_of_the_compose_file_are_known(tmp_path: Path) -> None:
     environ = hub_environment() | {"XDG_CONFIG_HOME": str(tmp_path)}
-    settings = load(None, environ=environ)
+    settings = load_settings(None, environ=environ)
     assert len(get_variables(environ, ENVIRONMENT)) >= 7
     assert settings.database.startswith("postgresql://")
     assert settings.listen == ("0.0.0.0",)

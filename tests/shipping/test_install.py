@@ -14,7 +14,7 @@ import pytest
 from fieldagent.agent import settings as settings_module
 from fieldagent.agent.settings import KEYS, list_all_keys, parse
 from fieldagent.hub.settings import KEYS as HUB_KEYS
-from fieldagent.hub.settings import parse as parse_hub
+from fieldagent.hub.settings import parse_settings as parse_hub
 from fieldagent.system.properties import InvalidSettings
 from tests.machine import tool
 from tests.processes import MODULE, agent, hub

@@ -14,7 +14,9 @@ from fieldagent.system.properties import InvalidSettings
 def test_environment_variable_overrides_the_settings_file(tmp_path: Path) -> None:
     file = tmp_path / "hub.properties"
     file.write_text("port=1111\nmap-attribution=Alps\n")
-    found = hub.load(file, environ={"FIELDAGENT_HUB_PORT": "2222", "FIELDAGENT_PORT": "3333"})
+    found = hub.load_settings(
+        file, environ={"FIELDAGENT_HUB_PORT": "2222", "FIELDAGENT_PORT": "3333"}
+    )
     assert (found.port, found.map_attribution) == (2222, "Alps")
 
 
@@ -33,7 +35,7 @@ def test_setting_with_two_variables_is_refused(tmp_path: Path) -> None:
         "XDG_CONFIG_HOME": str(tmp_path),
     }
     with pytest.raises(InvalidSettings) as refused:
-        hub.load(None, environ=environ)
+        hub.load_settings(None, environ=environ)
     assert refused.value.faults == [
         "FIELDAGENT_HUB_MAIL_FROM_FILE: mail-from has a value from another variable: remove one"
     ]
@@ -45,7 +47,9 @@ def test_setting_whose_own_name_ends_with_file_is_recognised(tmp_path: Path) -> 
         "FIELDAGENT_HUB_DATABASE_PASSWORD_FILE": "/run/secrets/database",
         "XDG_CONFIG_HOME": str(tmp_path),
     }
-    assert hub.load(None, environ=environ).database_password_file == Path("/run/secrets/database")
+    assert hub.load_settings(None, environ=environ).database_password_file == Path(
+        "/run/secrets/database"
+    )
 
 
 def test_extension_setting_is_read_from_a_variable(tmp_path: Path) -> None:
@@ -72,6 +76,6 @@ def test_unknown_variable_or_value_is_reported_by_its_name(
 ) -> None:
     environ = {variable: value, "XDG_CONFIG_HOME": str(tmp_path)}
     with pytest.raises(InvalidSettings) as refused:
-        hub.load(None, environ=environ)
+        hub.load_settings(None, environ=environ)
     (line,) = refused.value.faults
     assert line.startswith(f"{variable}: ") and fault in line

@@ -21,7 +21,7 @@ def test_byte_order_mark_is_not_part_of_the_first_key(tmp_path: Path) -> None:
     settings = agent_settings.load(path)
     assert settings.api_port == 9191
     path.write_bytes(MARK + b"port=8091\r\n")
-    assert hub_settings.load(path).port == 8091
+    assert hub_settings.load_settings(path).port == 8091
 
 
 @pytest.mark.parametrize("mark", [b"", MARK])

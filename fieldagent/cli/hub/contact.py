@@ -62,7 +62,7 @@ def add(arguments: argparse.Namespace, settings: HubSettings, store: Store) -> R
 
     def enter(db: Db) -> int:
         workspace = directory.find_workspace(db, arguments.workspace)
-        return contacts.add(db, workspace, new, now=time.time())
+        return contacts.add_contact(db, workspace, new, now=time.time())
 
     return {"id": store.run_once(enter)}
 
@@ -179,7 +179,7 @@ def _run_with_reach(
 @make_transaction
 def remove(call: Call) -> Result:
     """Remove a contact, by its number, and its waiting notifications."""
-    contacts.remove(*call.here, call.arguments.id, now=call.now)
+    contacts.remove_contact(*call.here, call.arguments.id, now=call.now)
     return {"id": call.arguments.id, "removed": True}
 
 

@@ -50,7 +50,7 @@ def list_credentials(call: Call) -> Sequence[Row]:
 def revoke(call: Call) -> Result:
     """Revoke a key or token (`arguments.what`) permanently, by its number."""
     what, number = call.arguments.what, call.arguments.id
-    credentials.revoke(call.db, what, call.workspace, number, now=call.now)
+    credentials.revoke_credential(call.db, what, call.workspace, number, now=call.now)
     return {"id": number, "revoked": True}
 
 

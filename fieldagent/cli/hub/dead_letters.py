@@ -31,7 +31,7 @@ def make_dead_letter_change(
         def change_both(db: Db) -> Row:
             devices, text = change(Call(arguments, db, time.time()))
             for device in devices:
-                dead_letters.assign(db, device)
+                dead_letters.assign_letters(db, device)
             if taken := kept_letters.accept_letters(db, taking, devices):
                 text["deadLettersTaken"] = taken
             return text
@@ -96,5 +96,5 @@ def remove(call: Call) -> Result:
     """Remove a dead letter permanently, by its number. Raises Refused if there is no such
     letter.
     """
-    dead_letters.discard(call.db, call.arguments.id, now=call.now)
+    dead_letters.discard_letter(call.db, call.arguments.id, now=call.now)
     return {"id": call.arguments.id, "removed": True}

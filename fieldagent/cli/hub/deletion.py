@@ -28,11 +28,11 @@ def delete(arguments: argparse.Namespace, _: HubSettings, store: Store) -> Resul
     permanently, even while a hub runs.
     """
     data_subject = store.run_once(
-        lambda db: subject.find(
+        lambda db: subject.find_subject(
             db, arguments.what, getattr(arguments, "workspace", ""), arguments.named
         )
     )
-    plan = store.run_once(lambda db: deletion.plan(db, data_subject))
+    plan = store.run_once(lambda db: deletion.plan_deletion(db, data_subject))
     if not arguments.yes:
         show(arguments, _make_row(arguments, {**plan, "deleted": False}))
         print("Nothing was deleted. Use --yes to delete.", file=sys.stderr)
@@ -56,7 +56,7 @@ def _make_row(arguments: argparse.Namespace, plan: Row) -> Row:
 
 
 def _delete(store: Store, data_subject: Subject) -> None:
-    linked = store.run_once(lambda db: deletion.begin(db, data_subject, time.time()))
+    linked = store.run_once(lambda db: deletion.begin_deletion(db, data_subject, time.time()))
     steps, result = deletion.list_steps(data_subject, linked, time.time), None
     with suppress(StopIteration):
         while True:

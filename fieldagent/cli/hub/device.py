@@ -20,7 +20,7 @@ from fieldagent.hub.field import dead_letters
 from fieldagent.hub.field import radio_key as key_change
 from fieldagent.hub.operator.registry import get_operators
 from fieldagent.hub.records import operator_trouble
-from fieldagent.hub.settings import load
+from fieldagent.hub.settings import load_settings
 from fieldagent.kit.cloud_init import UnfitValue
 from fieldagent.kit.provision import read_card_text, write_card
 from fieldagent.system.exit_codes import OK, REFUSED
@@ -78,7 +78,7 @@ def add_device(arguments: argparse.Namespace) -> int:
 def _check_operator(arguments: argparse.Namespace) -> None:
     """Check the operator's name. Raises UnfitValue if the name is unknown."""
     try:
-        own = load(arguments.config, arguments.database).operators
+        own = load_settings(arguments.config, arguments.database).operators
     except InvalidSettings:
         return  # The command opens the database later and reports the fault.
     if arguments.operator is not None and arguments.operator not in get_operators(own):

@@ -111,14 +111,14 @@ def join_user(call: Call) -> Result:
             f"no user has the number {user}: see `fieldagent hub user list --workspace WORKSPACE`"
         )
     over_satellite = call.arguments.over_satellite
-    directory.join(call.db, workspace, user, over_satellite=over_satellite, now=call.now)
+    directory.add_member(call.db, workspace, user, over_satellite=over_satellite, now=call.now)
     return {"id": user, "workspace": workspace}
 
 
 @make_transaction
 def end_membership(call: Call) -> Result:
     """End a membership. Items that the member sent stay."""
-    directory.leave(*call.here, call.member, now=call.now)
+    directory.remove_member(*call.here, call.member, now=call.now)
     return {"id": call.member, "workspace": call.workspace}
 
 

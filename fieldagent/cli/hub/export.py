@@ -36,7 +36,7 @@ def write(arguments: argparse.Namespace, _: HubSettings, store: Store) -> Result
     target: Path = arguments.folder
     named = arguments.workspace if arguments.what == "workspace" else arguments.named
     data_subject = store.run_once(
-        lambda db: subject.find(db, arguments.what, arguments.workspace, named)
+        lambda db: subject.find_subject(db, arguments.what, arguments.workspace, named)
     )
     made = target.parent / f"{target.name}.unfinished"
     try:

@@ -19,7 +19,7 @@ from typing import Any, TypeAlias
 from fieldagent.cli.hub.columns import choose_fitting_columns, format_table, make_cells
 from fieldagent.hub.access import directory
 from fieldagent.hub.access.directory import Refused, Row
-from fieldagent.hub.settings import HubSettings, load, make_database_options
+from fieldagent.hub.settings import HubSettings, load_settings, make_database_options
 from fieldagent.hub.store.contract import Db, OtherVersion, Store
 from fieldagent.hub.store.copies import refuse_lost_database
 from fieldagent.hub.store.opening import is_postgres, open_store
@@ -47,7 +47,7 @@ def run_with_store(
     SQLite file is only created with `create`, because otherwise its path is probably misspelt.
     """
     try:
-        settings = load(arguments.config, arguments.database)
+        settings = load_settings(arguments.config, arguments.database)
     except (InvalidSettings, OSError) as error:
         return refuse_settings(error)
     try:

@@ -60,7 +60,7 @@ def _change(
         now = time.time()
         if lost is not None:
             revocation.revoke(db, lost, arguments.why, now=now)
-        radio_key.begin(db, workspace, key, bearer, left_out=but, now=now)
+        radio_key.begin_change(db, workspace, key, bearer, left_out=but, now=now)
         revoked = {} if lost is None else {"id": lost, "revoked": True}
         return {**revoked, **_shorten(db, workspace, now)}
 

@@ -152,7 +152,7 @@ def _offer(db: Db, kit: SignedKit, file: Path, now: float) -> SettingsChange:
             "this file, or a later one, was already sent, and a kit accepts each file "
             "once: write a new file"
         )
-    kit_report.offer(db, kit.device, change, signature, now)
+    kit_report.offer_settings(db, kit.device, change, signature, now)
     names = ", ".join(name for name, _ in change.pairs)
     text = f"{kit.device}: {names}"
     audit.write_line(db, kit.workspace, audit.ADMINISTRATION, "device set", text, now)

@@ -26,7 +26,7 @@ def set_device_check_in(call: Call) -> Result:
         check_in.end_check_ins(call.db, call.device, now=call.now)
         return [{"id": call.device, "checkIn": None}]
     rule = check_in.Rule(call.arguments.every, call.arguments.by)
-    due = check_in.begin(call.db, call.device, rule, now=call.now)
+    due = check_in.begin_rule(call.db, call.device, rule, now=call.now)
     return [{"id": call.device, "checkIn": str(rule), "due": due}]
 
 
@@ -137,7 +137,7 @@ list_incidents = make_list(sos.SOS)
 show = make_show_command(sos.SOS)
 acknowledge = make_dispatcher_command(sos.SOS, sos_desk.acknowledge)
 take_over = make_dispatcher_command(sos.SOS, sos_desk.take_over)
-close = make_dispatcher_command(sos.SOS, sos_desk.close)
+close = make_dispatcher_command(sos.SOS, sos_desk.close_incident)
 answer = make_dispatcher_command(sos.SOS, sos_desk.send_text_to_kit)
 note = make_dispatcher_command(sos.SOS, sos_desk.add_note)
 hand_over = make_hand_over_command(sos.SOS)

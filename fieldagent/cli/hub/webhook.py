@@ -50,7 +50,7 @@ def add(arguments: argparse.Namespace) -> int:
             )
             return REFUSED
         id_ = store.run_once(
-            lambda db: webhook_directory.add(db, workspace, webhook, now=time.time())
+            lambda db: webhook_directory.add_webhook(db, workspace, webhook, now=time.time())
         )
         return show(arguments, {"id": id_, "secret": " ".join(webhook.secrets)})
 
@@ -115,7 +115,7 @@ def list_webhooks(call: Call) -> Result:
 @make_transaction
 def enable(call: Call) -> Result:
     """Enable a webhook, and make its failed deliveries due at once."""
-    webhook_directory.enable(*call.here, call.arguments.id, now=call.now)
+    webhook_directory.enable_webhook(*call.here, call.arguments.id, now=call.now)
     return {"id": call.arguments.id, "enabled": True}
 
 
@@ -139,7 +139,7 @@ def set_secret(arguments: argparse.Namespace) -> int:
 @make_transaction
 def remove(call: Call) -> Result:
     """Remove a webhook with its waiting deliveries."""
-    webhook_directory.remove(*call.here, call.arguments.id, now=call.now)
+    webhook_directory.remove_webhook(*call.here, call.arguments.id, now=call.now)
     return {"id": call.arguments.id, "removed": True}
 
 
@@ -154,5 +154,7 @@ def replay(call: Call) -> Result:
     """Post all dead letters of webhooks again, or the dead letters of one item, and print their
     number. Raises Refused if there are none.
     """
-    count = webhook_directory.replay(*call.here, call.arguments.request_id, now=call.now)
+    count = webhook_directory.replay_dead_letters(
+        *call.here, call.arguments.request_id, now=call.now
+    )
     return {"replayed": count}

@@ -167,6 +167,6 @@ def show_kits(call: Call) -> Result:
 @make_transaction
 def stop(call: Call) -> Result:
     """Stop the current offer for kits that have not begun to update. The other kits continue."""
-    if (number := update_offers.stop(*call.here, call.now)) is None:
+    if (number := update_offers.stop_offer(*call.here, call.now)) is None:
         raise Refused("no update is in progress: see `fieldagent hub update list`")
     return {"number": number, "next": "kits that have begun continue"}

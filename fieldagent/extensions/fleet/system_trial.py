@@ -95,12 +95,12 @@ class SystemTrial:
     """Reason for the rollback."""
 
 
-def read(place: Place) -> SystemTrial:
+def load_trial(place: Place) -> SystemTrial:
     """Return the current trial of a system. Raises OSError."""
     return root_units.read_trial(place.system, SystemTrial)
 
 
-def write(place: Place, trial: SystemTrial) -> None:
+def store_trial(place: Place, trial: SystemTrial) -> None:
     """Write the trial to disk atomically, so that a power cut cannot damage it. Raises OSError."""
     replace_file(place.system, json.dumps(asdict(trial)).encode())
 
@@ -110,10 +110,10 @@ def continue_trial(place: Place, slots: SystemSlots) -> int:
     InvalidSettings is raised, the next start of the unit repeats the steps. Meanwhile the agent
     continues to run.
     """
-    while place.system.exists() and read(place).phase == "write":
+    while place.system.exists() and load_trial(place).phase == "write":
         # Writing may take hours, so allow other changes of the kit meanwhile.
-        write(place, _write_system(place, slots))
-    if place.system.exists() and (trial := read(place)).phase == "boot" and not trial.starts:
+        store_trial(place, _write_system(place, slots))
+    if place.system.exists() and (trial := load_trial(place)).phase == "boot" and not trial.starts:
         # The command that began the trial made this check too, but only before the first piece was
         # written.
         kit_health.wait_until_safe_to_stop(load(Path(trial.settings)).api_port)
@@ -127,11 +127,11 @@ def continue_trial(place: Place, slots: SystemSlots) -> int:
 
 def _run_steps(place: Place, slots: SystemSlots) -> int:
     while place.system.exists():
-        trial = read(place)
+        trial = load_trial(place)
         match trial.phase, slots.find_running() == trial.slot:
             case "boot", False:
                 if (trial := _boot(slots, trial)).phase == "boot":
-                    write(place, trial)
+                    store_trial(place, trial)
                     return _start_anew()
             case "boot", True:
                 trial = replace(trial, phase="watch")
@@ -150,7 +150,7 @@ def _run_steps(place: Place, slots: SystemSlots) -> int:
             case _:
                 _end_trial(place, trial)
                 return ERROR if trial.why else OK
-        write(place, trial)
+        store_trial(place, trial)
     return OK
 
 
@@ -219,15 +219,15 @@ def _write_system(place: Place, slots: SystemSlots) -> SystemTrial:
     """Write the system. If the system is refused or the disk is full, end the trial. The running
     system is not changed. Raises OSError.
     """
-    trial = read(place)
+    trial = load_trial(place)
     try:
         _write_pieces(place, slots, trial)
         slots.copy_kernel(trial.slot)
     except (NotTaken, OSError) as refused:
         why = describe_reason(refused)
         print_failure(f"system {trial.version} is not taken: {why}")
-        return replace(read(place), phase="end", why=why)
-    return replace(read(place), phase="boot")
+        return replace(load_trial(place), phase="end", why=why)
+    return replace(load_trial(place), phase="boot")
 
 
 def _write_pieces(place: Place, slots: SystemSlots, trial: SystemTrial) -> None:
@@ -251,7 +251,7 @@ def _write_pieces(place: Place, slots: SystemSlots, trial: SystemTrial) -> None:
                     fetched_bytes += packed
                 os.pwrite(there, content, number * PIECE)
                 os.fdatasync(there)
-            write(place, replace(trial, written=number + 1))
+            store_trial(place, replace(trial, written=number + 1))
             print_progress(f"{number + 1} of {len(image.pieces)} pieces are written")
     print_progress(f"{fetched_bytes:,} bytes were fetched for it")
 

@@ -46,7 +46,7 @@ from fieldagent.system.system_image import (
 PROGRESS_CHECK_S = 0.5
 
 
-def begin(order: UpdateOrder, place: Place, slots: SystemSlots) -> SystemTrial:
+def begin_system_update(order: UpdateOrder, place: Place, slots: SystemSlots) -> SystemTrial:
     """Begin to write and try a system. If another system is still being written, the new system
     replaces it after it has been accepted. Raises NotTaken, OSError.
     """
@@ -74,7 +74,7 @@ def begin(order: UpdateOrder, place: Place, slots: SystemSlots) -> SystemTrial:
     replace_file(place.previous, order.program.read_bytes(), mode=0o644)
     replace_file(place.image, write_image(image))
     place.result.unlink(missing_ok=True)
-    system_trial.write(place, trial)
+    system_trial.store_trial(place, trial)
     if not _start_unit():
         place.system.unlink()
         raise NotTaken(f"{system_trial.UNIT} cannot be started: its message is above")
@@ -136,7 +136,7 @@ def _check_nothing_else(place: Place) -> None:
         raise NotTaken("another change is on trial: `fieldagent update --last` shows it", TAKEN)
     if not place.system.exists():
         return
-    under_way = system_trial.read(place)
+    under_way = system_trial.load_trial(place)
     if under_way.phase != "write":
         raise NotTaken(
             f"system {under_way.version} is on trial: `fieldagent update --last` shows it", TAKEN
@@ -165,7 +165,7 @@ def follow_trial(place: Place) -> None:
     try:
         with Progress("writing", "pieces") as progress:
             while place.system.exists():
-                under_way = system_trial.read(place)
+                under_way = system_trial.load_trial(place)
                 if under_way.phase != phase:
                     print_progress(system_trial.PHASE_TEXTS[under_way.phase])
                 phase = under_way.phase

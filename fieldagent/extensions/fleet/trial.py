@@ -97,12 +97,12 @@ class Trial:
     previous_package: str = ""
 
 
-def read(place: Place) -> Trial:
+def load_trial(place: Place) -> Trial:
     """Return the current trial. Raises OSError."""
     return root_units.read_trial(place.trial, Trial)
 
 
-def write(place: Place, trial: Trial) -> None:
+def store_trial(place: Place, trial: Trial) -> None:
     """Write the trial to disk atomically, so that a power cut cannot damage it. Raises OSError."""
     replace_file(place.trial, json.dumps(asdict(trial)).encode())
 
@@ -110,7 +110,7 @@ def write(place: Place, trial: Trial) -> None:
 def read_phase(place: Place) -> str:
     """Return the phase of the trial, or an empty text if there is no trial."""
     try:
-        return read(place).phase
+        return load_trial(place).phase
     except FileNotFoundError:
         return ""
 
@@ -129,21 +129,21 @@ def continue_trial(place: Place) -> int:
 
 def _run_steps(place: Place) -> int:
     while place.trial.exists():
-        trial = read(place)
+        trial = load_trial(place)
         match trial.phase:
             case "switch":
                 place.record_result(trial.offer, "trial")
-                write(place, _switch(place, trial))
+                store_trial(place, _switch(place, trial))
             case "watch":
                 trial = replace(trial, boots=trial.boots + 1)
-                write(place, trial)
+                store_trial(place, trial)
                 why = kit_health.start_watched(_read_wanted(trial), trial.boots)
                 if why:
                     print_failure(f"{trial.version} does not work: {why}")
-                write(place, replace(trial, phase="back" if why else "end", why=why))
+                store_trial(place, replace(trial, phase="back" if why else "end", why=why))
             case "back":
                 _roll_back(place, trial)
-                write(place, replace(trial, phase="end"))
+                store_trial(place, replace(trial, phase="end"))
             case _:
                 _end_trial(place, trial)
                 return ERROR if trial.why else OK

@@ -55,7 +55,7 @@ CHECK_INTERVAL_S = 0.5
 """Seconds between two checks of the progress."""
 
 
-def begin(
+def begin_update(
     order: UpdateOrder,
     place: Place,
     offer: ProgramOffer | None = None,
@@ -65,7 +65,7 @@ def begin(
     the hub sent with the offer instead of a URL. Raises NotTaken, OSError.
     """
     if place.trial.exists():
-        version = trial.read(place).version
+        version = trial.load_trial(place).version
         raise NotTaken(
             f"an update to {version} is in progress: `fieldagent update --last` shows it", TAKEN
         )
@@ -110,7 +110,7 @@ def begin(
         previous_package=programs.previous_package,
     )
     place.result.unlink(missing_ok=True)
-    trial.write(place, offered)
+    trial.store_trial(place, offered)
     _start_unit(place)
     print_progress(f"{now} → {next_}: {trial.UNIT} installs it, and rolls back if it does not work")
     return offered
@@ -332,7 +332,7 @@ def show_last(place: Place, *, as_json: bool) -> int:
 def _read_phase(place: Place) -> tuple[str, str]:
     """Return the phase and its text. Both are empty if there is no trial."""
     try:
-        phase = system_trial.read(place).phase
+        phase = system_trial.load_trial(place).phase
     except FileNotFoundError:
         phase = trial.read_phase(place)
         return phase, trial.PHASE_TEXTS.get(phase, "")

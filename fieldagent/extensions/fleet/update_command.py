@@ -34,10 +34,10 @@ def update(arguments: argparse.Namespace) -> int:
         if arguments.last:
             return programs.show_last(place, as_json=arguments.json)
         if order.what.endswith(system_image.SUFFIX):
-            system_update.begin(order, place, SystemSlots())
+            system_update.begin_system_update(order, place, SystemSlots())
             system_update.follow_trial(place)
             return programs.show_last(place, as_json=arguments.json)
-        offered = programs.begin(order, place)
+        offered = programs.begin_update(order, place)
     except NotTaken as refused:
         print_failure(f"nothing was changed: {escape_lines(str(refused))}")
         return refused.code

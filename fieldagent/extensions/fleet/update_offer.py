@@ -108,9 +108,9 @@ def _begin(
     """Begin the update. If the server cannot be reached, try again. Raises NotTaken, OSError."""
     for pause in RETRY_PAUSES_S:
         try:
-            update.begin(order, place, offer, brought)
+            update.begin_update(order, place, offer, brought)
             return
         except ServerUnreachable as away:
             print_failure(f"{away}; it is tried again in {pause:g} s")
             time.sleep(pause)
-    update.begin(order, place, offer, brought)
+    update.begin_update(order, place, offer, brought)

@@ -115,7 +115,7 @@ def _set_up_hub(home: Path, port: int) -> DemoHub:
     from fieldagent.hub.store.opening import open_store
 
     database = home / "hub.sqlite3"
-    settings = hub_settings.parse(f"port={port}\n", home / "hub.properties", str(database))
+    settings = hub_settings.parse_settings(f"port={port}\n", home / "hub.properties", str(database))
     store = open_store(settings.database)
     password, now = make_password(), time.time()
     hashed = hash_password(password)

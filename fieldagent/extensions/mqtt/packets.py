@@ -269,14 +269,14 @@ def _read(kind: int, flags: int, rest: bytes) -> FromBroker:
     if kind == PacketType.PINGRESP:
         return Pingresp()
     if kind == PacketType.PUBACK:
-        return Puback(_number(rest))
+        return Puback(_read_packet_number(rest))
     if kind == PacketType.CONNACK and rest[0] <= 1:
         return Connack(rest[1], bool(rest[0]))
     codes = tuple(rest[2:])
     if kind == PacketType.SUBACK and all(
         code <= 2 or code == SUBSCRIPTION_REFUSED for code in codes
     ):
-        return Suback(_number(rest), codes)
+        return Suback(_read_packet_number(rest), codes)
     raise RemoteProtocolError(f"a packet of type {kind} holds {rest.hex()}, which makes no sense")
 
 
@@ -290,7 +290,7 @@ def _read_publish(flags: int, beginning: bytes, size: int) -> Published:
     if length > TOPIC_MAX_BYTES or end > len(beginning):
         raise RemoteProtocolError(f"a topic of {length} bytes, in a packet of {size}")
     topic = _read_topic(beginning[2 : 2 + length])
-    number = _number(beginning[end - 2 : end]) if quality else None
+    number = _read_packet_number(beginning[end - 2 : end]) if quality else None
     again, retained = bool(flags & 0x08), bool(flags & 0x01)
     if size > PACKET_MAX_BYTES:
         return Published(topic, b"", number, retained, again, size - end)
@@ -307,7 +307,7 @@ def _read_topic(data: bytes) -> str:
     return topic
 
 
-def _number(rest: bytes) -> int:
+def _read_packet_number(rest: bytes) -> int:
     """Return the number of a packet. Raises RemoteProtocolError if the number is 0 (section
     2.3.1).
     """

@@ -121,7 +121,7 @@ def _parse_content(
 ) -> AprsPosition | AprsEmergency | AprsObject | AprsMessage | AprsAnswer | None:
     kind = text[:1]
     if kind == ":":
-        return _message(text)
+        return _parse_message(text)
     if kind and kind in "!=":
         return _parse_position(text[1:])
     if kind and kind in "/@":
@@ -133,7 +133,7 @@ def _parse_content(
     return None
 
 
-def _message(text: str) -> AprsMessage | AprsAnswer | None:
+def _parse_message(text: str) -> AprsMessage | AprsAnswer | None:
     """Parse `:ADDRESSEE:text{id`. The text of an acknowledgement is `ack` and the id, that of a
     rejection `rej` and the id.
     """

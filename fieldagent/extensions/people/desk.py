@@ -211,7 +211,7 @@ class Desk:
             return
         package = replace(
             _add_position(person, where),
-            collapse_key=_number(f"position {report.handle}"),
+            collapse_key=_compute_collapse_key(f"position {report.handle}"),
             gather=every,
             time_to_live=every * 2,
         )
@@ -229,7 +229,7 @@ class Desk:
         )
         package = Package(
             point,
-            collapse_key=_number(f"wp {report.handle} {marker.mark}"),
+            collapse_key=_compute_collapse_key(f"wp {report.handle} {marker.mark}"),
             time_to_live=None if marker.lasts is None else min(marker.lasts, INT32[-1]),
             author=person.author,
         )
@@ -510,7 +510,7 @@ def _split_addressee(journal: Journal, text: str) -> tuple[Person | None, str]:
     return (None, text) if person is None else (person.as_named, said)
 
 
-def _number(text: str) -> int:
+def _compute_collapse_key(text: str) -> int:
     """Return a collapseKey that is computed from a text."""
     return zlib.crc32(text.encode()) & 0x7FFF_FFFF
 

@@ -254,7 +254,7 @@ class MeshcorePeople:
             )
         spoken = HandheldText(message.text, True, key=key)
         signal = HandheldSignal(snr=message.snr, hops=message.hops)
-        self._heard.append(HandheldReport(handle, _number_of(message), spoken, signal))
+        self._heard.append(HandheldReport(handle, _compute_message_number(message), spoken, signal))
         self._wrote = key
 
     def _process_channel_text(self, message: CompanionText) -> None:
@@ -274,7 +274,7 @@ class MeshcorePeople:
         if handle.startswith(ON_CHANNEL):
             self._heard.append(HandheldReport(handle, 0, HandheldName(_clean_text(name), b"")))
         spoken = HandheldText(text, False, "" if channel is None else channel.name)
-        self._heard.append(HandheldReport(handle, _number_of(message), spoken, signal))
+        self._heard.append(HandheldReport(handle, _compute_message_number(message), spoken, signal))
 
     def _list_people(self) -> list[CompanionContact]:
         return [each for each in self._contacts.values() if each.type == ContactType.CHAT]
@@ -304,7 +304,7 @@ class MeshcorePeople:
         contact = await self._host.find_contact(key)
         if contact is not None:
             self._contacts[key] = contact
-            number = _number(key + contact.advertised.to_bytes(4, "big"))
+            number = _compute_number(key + contact.advertised.to_bytes(4, "big"))
             self._queue_contact(contact, number, None)
 
     async def _add_contact(self, contact: CompanionContact) -> None:
@@ -433,15 +433,15 @@ def _clean_text(name: str) -> str:
     return " ".join(name.split())[:40]
 
 
-def _number_of(message: CompanionText) -> int:
+def _compute_message_number(message: CompanionText) -> int:
     """Return a number that identifies a person's message. MeshCore messages have no numbers, but
     all attempts of a message have the same time and text.
     """
     where = message.sender if message.channel is None else bytes([message.channel])
-    return _number(where + message.time.to_bytes(4, "big") + message.text.encode())
+    return _compute_number(where + message.time.to_bytes(4, "big") + message.text.encode())
 
 
-def _number(what: bytes) -> int:
+def _compute_number(what: bytes) -> int:
     return int.from_bytes(sha256(what).digest()[:6], "big") or 1
 
 

@@ -91,7 +91,7 @@ def _revoke(
 ) -> dict[str, object]:
     workspace = _find_workspace(db, arguments, settings)
     holder = certificates.find_user(db, workspace, arguments.user)
-    many = certificates.revoke(db, workspace, holder.member, now)
+    many = certificates.revoke_certificates(db, workspace, holder.member, now)
     if not many:
         raise Refused(f"{holder.name} has no active certificate; see `fieldagent hub user tak`")
     return {"id": holder.member, "revoked": many}
@@ -135,7 +135,7 @@ def _make(
     by = authority.open_authority(db)
     issued = authority.issue_for_phone(by, holder.name, now)
     expires = authority.find_expiry(issued.certificate).timestamp()
-    certificates.add(db, workspace, holder, issued.serial, expires=expires, now=now)
+    certificates.add_certificate(db, workspace, holder, issued.serial, expires=expires, now=now)
     password = secrets.token_urlsafe(12)
     written = make_data_package(
         f"fieldagent-{issued.serial}",
@@ -195,7 +195,7 @@ def _invite(
             " a file with --out"
         )
     workspace, holder = _find_holder(db, arguments, settings)
-    token = invitations.invite(db, workspace, holder, now)
+    token = invitations.create_invitation(db, workspace, holder, now)
     asked = {"username": holder.name, "token": token}
     return {
         "id": holder.member,

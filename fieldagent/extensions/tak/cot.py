@@ -164,7 +164,7 @@ def decode(raw: bytes) -> CotEvent:
     if not type_ or not (uid or is_alarm):
         raise RemoteProtocolError("an event without uid or type")
     # An alarm is accepted even if other parts of the event are missing or wrong.
-    read = _alarm_moment if is_alarm else _read_moment
+    read = _read_alarm_moment if is_alarm else _read_moment
     time, start, stale = (read(root.get(name), name) for name in _TIMES)
     detail = root.find("detail")
     children = () if detail is None else detail.children
@@ -203,7 +203,7 @@ def _read_moment(text: str, name: str) -> datetime:
         raise RemoteProtocolError(f"an event whose {name} is {text[:40]!r}") from None
 
 
-def _alarm_moment(text: str, name: str) -> datetime:
+def _read_alarm_moment(text: str, name: str) -> datetime:
     """Return the time of an alarm, or UNDATED if it cannot be parsed."""
     try:
         return _read_moment(text, name)
@@ -212,22 +212,22 @@ def _alarm_moment(text: str, name: str) -> datetime:
 
 
 def _read_point(element: CotElement) -> CotPoint:
-    latitude, longitude = _number(element, "lat"), _number(element, "lon")
+    latitude, longitude = _read_number(element, "lat"), _read_number(element, "lon")
     if abs(latitude) > 90 or abs(longitude) > 180:
         raise RemoteProtocolError(f"an event at {latitude}, {longitude}")
-    return CotPoint(latitude, longitude, *(_measure(element, name) for name in ("hae", "ce")))
+    return CotPoint(latitude, longitude, *(_read_metres(element, name) for name in ("hae", "ce")))
 
 
-def _measure(element: CotElement, name: str) -> float | None:
+def _read_metres(element: CotElement, name: str) -> float | None:
     """Return a value in metres, or None if the value is unknown or not a number."""
     try:
-        metres = _number(element, name)
+        metres = _read_number(element, name)
     except RemoteProtocolError:
         return None
     return metres if abs(metres) < _UNKNOWN_FROM else None
 
 
-def _number(element: CotElement, name: str) -> float:
+def _read_number(element: CotElement, name: str) -> float:
     try:
         number = float(element.attributes.get(name, math.nan))
     except ValueError:

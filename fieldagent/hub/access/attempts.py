@@ -61,7 +61,9 @@ class ReservedTry(NamedTuple):
     line."""
 
 
-def reserve(db: Db, source: str, account: str, device: str, now: float) -> ReservedTry | Problem:
+def reserve_attempt(
+    db: Db, source: str, account: str, device: str, now: float
+) -> ReservedTry | Problem:
     """Count an attempt before it is made, so that many simultaneous attempts cannot exceed the
     limit.
 
@@ -90,7 +92,7 @@ def _count_try(db: Db, key: str, rate: Rate, now: float) -> tuple[str, float]:
 
 
 def cancel_reservation(db: Db, reservation: ReservedTry) -> None:
-    """Undo the count of `reserve`, because the password was right."""
+    """Undo the count of `reserve_attempt`, because the password was right."""
     for who in reservation.keys:
         rate = BY_ACCOUNT if who.startswith(ACCOUNTS) else BY_ADDRESS
         db.execute("UPDATE attempt SET tat = tat - ? WHERE who = ?", 60.0 / rate.per_minute, who)
@@ -99,7 +101,7 @@ def cancel_reservation(db: Db, reservation: ReservedTry) -> None:
 FORGOTTEN_AT_ONCE = 1_000
 
 
-def forget(db: Db, now: float) -> int:
+def delete_old_attempts(db: Db, now: float) -> int:
     """Delete some rows that no longer count, and return their number. A flood of calls leaves one
     row per source.
     """

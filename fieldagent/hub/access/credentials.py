@@ -96,7 +96,7 @@ def list_credentials(db: Db, kind: str, workspace: int) -> list[Row]:
     return _find_rows(db, kind, workspace, "")
 
 
-def find(db: Db, kind: str, workspace: int, id_: int) -> Row | None:
+def find_credential(db: Db, kind: str, workspace: int, id_: int) -> Row | None:
     """Return the credential with this id, or None if it does not exist or belongs to another
     workspace.
     """
@@ -118,7 +118,7 @@ def _find_rows(db: Db, kind: str, workspace: int, condition: str, *parameters: i
     )
 
 
-def revoke(
+def revoke_credential(
     db: Db, kind: str, workspace: int, id_: int, *, now: float, actor: str = ADMINISTRATION
 ) -> None:
     """Revoke a credential permanently. Raises Refused if the workspace has no valid credential of
@@ -157,7 +157,7 @@ def set_rate(
 
 
 def _check_in_force(db: Db, kind: str, workspace: int, id_: int) -> None:
-    row = find(db, kind, workspace, id_)
+    row = find_credential(db, kind, workspace, id_)
     if row is None or row["revoked"] is not None:
         raise Refused(
             sentence(

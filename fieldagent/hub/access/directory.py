@@ -131,12 +131,12 @@ def add_user(
         password_until=until,
         created=now,
     )
-    join(db, workspace, id_, over_satellite=over_satellite, now=now, actor=actor)
+    add_member(db, workspace, id_, over_satellite=over_satellite, now=now, actor=actor)
     write_line(db, workspace, actor, "user add", f"{id_} {type_} {name}", now)
     return id_
 
 
-def join(
+def add_member(
     db: Db,
     workspace: int,
     member: int,
@@ -161,7 +161,7 @@ def join(
     kit_report.touch_directory(db, workspace)
 
 
-def leave(db: Db, workspace: int, member: int, *, now: float) -> None:
+def remove_member(db: Db, workspace: int, member: int, *, now: float) -> None:
     """End a membership of a workspace and of its groups. Before that, create the deliveries of the
     items that the member's devices have not fetched.
     """
@@ -357,7 +357,7 @@ def add_device(
     write_line(db, workspace, actor, "device add", f"{id_} {new.name}", now)
     kit_report.touch_directory(db, workspace)
     if imei is not None and contested:
-        imei_claims.claim(db, id_, imei, now=now, actor=actor)
+        imei_claims.store_claim(db, id_, imei, now=now, actor=actor)
     return id_, token
 
 

@@ -35,7 +35,7 @@ def find_holder(db: Db, imei: str, device: int = 0) -> ImeiHolder | None:
     return ImeiHolder(*rows[0]) if rows else None
 
 
-def claim(db: Db, device: int, imei: str, *, now: float, actor: str) -> None:
+def store_claim(db: Db, device: int, imei: str, *, now: float, actor: str) -> None:
     """Store the claim of the device's workspace. Record the claim in the audit logs of both
     workspaces.
     """

@@ -26,7 +26,7 @@ def set_imei(db: Db, device: int, imei: str, *, now: float, actor: str = ADMINIS
     """
     ((workspace,),) = db.execute("SELECT workspace FROM device WHERE id = ?", device)
     if is_contested(db, imei, workspace, device, actor=actor):
-        imei_claims.claim(db, device, imei, now=now, actor=actor)
+        imei_claims.store_claim(db, device, imei, now=now, actor=actor)
         return
     imei_claims.delete_claims(db, imei)
     db.execute("DELETE FROM imei_claim WHERE device = ?", device)

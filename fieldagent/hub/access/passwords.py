@@ -79,7 +79,9 @@ class Passwords:
         while seal not in self._right:
             if (same := self._tries.get((seal, device))) is None:
                 account = f"user {member}" if known else f"name {_make_short_digest(username)}"
-                reserve = partial(attempts.reserve, source=source, account=account, device=device)
+                reserve = partial(
+                    attempts.reserve_attempt, source=source, account=account, device=device
+                )
                 right = await self._try(seal, password, stored, device, reserve)
                 return member if right else None
             await same.ended.wait()

@@ -52,7 +52,7 @@ class Recipient(NamedTuple):
     """JSON with the known facts about the recipient: `id`, `name`, `type`."""
 
 
-def resolve(db: Db, workspace: int, person: Person) -> Recipient:
+def find_recipient(db: Db, workspace: int, person: Person) -> Recipient:
     """Find the recipient that `person` names in a workspace."""
     kind, number, text = _split_name(person)
     if text and kind == "" and _is_address(text):
@@ -233,7 +233,7 @@ def add_group(
     check_name(name)
     if name.lstrip("-").isdigit():
         raise Refused("a group's name must not be a number, because numbers identify users")
-    taken = resolve(db, workspace, name)
+    taken = find_recipient(db, workspace, name)
     if taken.member is not None or taken.team or "may be" in taken.reason:
         raise Refused(
             sentence("the name {name} is already used in that workspace", name=repr(name))

@@ -69,7 +69,7 @@ def refuse_another(name: Name, earlier_digest: bytes, digest: bytes) -> Problem 
 _REMEMBERED = ("credential", "member", "key", "digest", "at", "request_id")
 
 
-def remember_all(db: Db, answered: Sequence[tuple[Repeatable, str]], now: float) -> None:
+def store_results(db: Db, answered: Sequence[tuple[Repeatable, str]], now: float) -> None:
     """Store requests with the results that repeats get. No other process stores the same requests
     at the same time, because `count_calls` or `find_answer` has locked the callers' keys.
     """
@@ -77,17 +77,17 @@ def remember_all(db: Db, answered: Sequence[tuple[Repeatable, str]], now: float)
     insert(db, "idempotency", _REMEMBERED, rows)
 
 
-def remember(db: Db, repeatable: Repeatable | None, answer: str, now: float) -> None:
+def store_result(db: Db, repeatable: Repeatable | None, answer: str, now: float) -> None:
     """Store one request that `find_answer` has not found. Do nothing if the request has no
     Idempotency-Key.
     """
     if repeatable is not None:
-        remember_all(db, [(repeatable, answer)], now)
+        store_results(db, [(repeatable, answer)], now)
 
 
 def find_answer(db: Db, repeatable: Repeatable | None) -> str | None:
     """Return the result if the request was done before. Return None if the request must be done
-    now. In this case, pass its result to `remember` in the same transaction.
+    now. In this case, pass its result to `store_result` in the same transaction.
 
     Call this function before you lock other rows, as a push does. Raises Problem 422 if a different
     request was made with the same name.

@@ -22,7 +22,7 @@ SCOPES = frozenset(
 )
 
 
-def begin(db: Db, member: int, workspace: int, now: float) -> str:
+def begin_session(db: Db, member: int, workspace: int, now: float) -> str:
     """Begin a session and return its cookie. The hub stores only a hash of the cookie."""
     token = secret.make_secret("session")
     db.execute(
@@ -52,7 +52,7 @@ def end_all_of(db: Db, member: int) -> None:
     db.execute("DELETE FROM credential WHERE kind = 'session' AND member = ?", member)
 
 
-def forget(db: Db, now: float) -> None:
+def delete_expired_sessions(db: Db, now: float) -> None:
     """Delete the expired sessions. `now` is Unix time."""
     db.execute("DELETE FROM credential WHERE kind = 'session' AND expires <= ?", now)
 

@@ -59,7 +59,7 @@ def list_workspaces(db: Db, subject: Subject) -> list[int | None]:
     return [workspace for (workspace,) in rows] or [None]
 
 
-def find(db: Db, kind: str, workspace: str, name_or_id: str) -> Subject:
+def find_subject(db: Db, kind: str, workspace: str, name_or_id: str) -> Subject:
     """Find a subject by its id or name. Raises Refused."""
     if kind == "workspace":
         id_, table = directory.find_workspace(db, name_or_id), "workspace"

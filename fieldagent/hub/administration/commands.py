@@ -17,7 +17,7 @@ from fieldagent.hub.access.bodies import (
 )
 from fieldagent.hub.access.caller import Caller
 from fieldagent.hub.access.directory import Refused
-from fieldagent.hub.access.repeats import find_answer, read_repeatable, remember
+from fieldagent.hub.access.repeats import find_answer, read_repeatable, store_result
 from fieldagent.hub.administration.acts import AdministrationContext, read_place
 from fieldagent.hub.administration.devices import find_device
 from fieldagent.hub.field import radio_key
@@ -128,7 +128,7 @@ class CommandsApi:
             grace = self._grace if quote.linked else 0.0
             order = CommandToSend(caller.workspace, device, at, asked, bearer, str(caller.member))
             at = store_command(db, order, grace, now)
-            remember(db, repeat, str(at), now)
+            store_result(db, repeat, str(at), now)
             return {**_get_command_or_404(db, device, at, now), "credits": quote.credits}
 
         return make_json_response(await self._acts.carry_out(caller, store_order), 202)

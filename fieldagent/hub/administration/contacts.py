@@ -146,7 +146,9 @@ class ContactsApi:
         new = contacts.NewContact(kind=kind.name, **named)
 
         def store_contact(db: Db, now: float) -> int:
-            return contacts.add(db, caller.workspace, new, now=now, actor=str(caller.member))
+            return contacts.add_contact(
+                db, caller.workspace, new, now=now, actor=str(caller.member)
+            )
 
         return make_json_response({"id": await self._acts.carry_out(caller, store_contact)}, 201)
 
@@ -196,7 +198,9 @@ class ContactsApi:
 
         def delete_contact(db: Db, now: float) -> None:
             contact_id = _find_contact(db, caller, id).id
-            contacts.remove(db, caller.workspace, contact_id, now=now, actor=str(caller.member))
+            contacts.remove_contact(
+                db, caller.workspace, contact_id, now=now, actor=str(caller.member)
+            )
 
         await self._acts.carry_out(caller, delete_contact)
         return Response(204)

@@ -1,12 +1,12 @@
 """Permanent deletion of a user, a device or a workspace, in three stages.
 
-1. `begin` takes the subject out of use: its links end and its credentials become invalid.
+1. `begin_deletion` takes the subject out of use: its links end and its credentials become invalid.
 2. `delete_items` and `empty_device` delete the rows of large tables in batches, so that a running
    hub can work in between. If a deletion is interrupted, it can be repeated.
 3. `delete_rest` deletes the rest. The next message to a kit that knows a user's name also asks the
    kit to delete the name.
 
-Copies at kits and in other places remain. `plan` lists them.
+Copies at kits and in other places remain. `plan_deletion` lists them.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ COPIES = "copies of the database, exports and logs, which you must find yourself
 NOT_DELETED_TEXT = "items that kits and webhooks have received"
 
 
-def plan(db: Db, subject: Subject) -> dict[str, Any]:
+def plan_deletion(db: Db, subject: Subject) -> dict[str, Any]:
     """Return the data that will be deleted, and the data that will remain. Raises Refused if an SOS
     of the subject is not closed.
     """
@@ -104,8 +104,8 @@ Step = Callable[[Db], Any]
 def list_steps(
     subject: Subject, linked: bool, clock: Callable[[], float], actor: str = ADMINISTRATION
 ) -> Generator[Step | Pause, Any, None]:
-    """Yield the steps after `begin`, whose result is `linked`. The caller runs each step in a
-    separate transaction, and sends its result to the generator.
+    """Yield the steps after `begin_deletion`, whose result is `linked`. The caller runs each step
+    in a separate transaction, and sends its result to the generator.
     """
     if linked:
         yield LINKS_END
@@ -119,7 +119,7 @@ def list_steps(
     yield lambda db: delete_rest(db, subject, clock(), actor)
 
 
-def begin(db: Db, subject: Subject, now: float, actor: str = ADMINISTRATION) -> bool:
+def begin_deletion(db: Db, subject: Subject, now: float, actor: str = ADMINISTRATION) -> bool:
     """Take the subject out of use. Return True if a hub process has a link of the subject. Such a
     link ends soon.
     """

@@ -27,7 +27,7 @@ from fieldagent.hub.access.bodies import (
 from fieldagent.hub.access.caller import Caller
 from fieldagent.hub.access.subject import Subject
 from fieldagent.hub.administration.acts import AdministrationContext
-from fieldagent.hub.administration.removal import delete
+from fieldagent.hub.administration.removal import delete_subject
 from fieldagent.hub.api import reading
 from fieldagent.hub.field import check_in, dead_letters, kept_letters
 from fieldagent.hub.field.check_in import Rule
@@ -124,7 +124,7 @@ class DevicesApi:
                 db, caller.workspace, member, new, now=now, actor=str(caller.member)
             )
             if rule != Rule():
-                check_in.begin(db, id_, rule, now=now)
+                check_in.begin_rule(db, id_, rule, now=now)
             answer: dict[str, Any] = {"id": id_, "hubToken": token}
             if air_key is not None:
                 answer["satelliteKey"] = air_key.hex()
@@ -174,7 +174,7 @@ class DevicesApi:
         def find(db: Db, now: float) -> Subject:
             return Subject("device", find_device(db, caller, id), "")
 
-        await delete(self._acts, caller, find)
+        await delete_subject(self._acts, caller, find)
         return Response(204)
 
     async def make_token(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002

@@ -135,7 +135,9 @@ class KeysApi:
             if row["id"] == caller.key:
                 raise Refused("this call uses that key: revoke it with another key")
             if row["revoked"] is None:
-                credentials.revoke(db, kind, caller.workspace, row["id"], now=now, actor=by)
+                credentials.revoke_credential(
+                    db, kind, caller.workspace, row["id"], now=now, actor=by
+                )
 
         await self._acts.carry_out(caller, revoke_credential)
         return Response(204)
@@ -143,7 +145,7 @@ class KeysApi:
 
 def _find_credential(db: Db, kind: str, caller: Caller, text: str) -> dict[str, Any]:
     """Return the credential. Raises Problem if the credential is not in the caller's workspace."""
-    row = credentials.find(db, kind, caller.workspace, read_id(text))
+    row = credentials.find_credential(db, kind, caller.workspace, read_id(text))
     if row is None:
         raise make_unknown(kind, text)
     return row

@@ -15,7 +15,7 @@ from fieldagent.hub.access.bodies import (
 )
 from fieldagent.hub.access.caller import Caller
 from fieldagent.hub.access.directory import Refused
-from fieldagent.hub.access.repeats import find_answer, read_repeatable, remember
+from fieldagent.hub.access.repeats import find_answer, read_repeatable, store_result
 from fieldagent.hub.access.secret import make_air_key
 from fieldagent.hub.administration.acts import AdministrationContext
 from fieldagent.hub.administration.devices import find_device
@@ -113,8 +113,8 @@ class RadioKeyApi:
                 )
             by = str(caller.member)
             key = make_air_key()
-            radio_key.begin(db, workspace, key, bearer, left_out=left_out, actor=by, now=now)
-            remember(db, asked, "", now)
+            radio_key.begin_change(db, workspace, key, bearer, left_out=left_out, actor=by, now=now)
+            store_result(db, asked, "", now)
             return radio_key.describe_change(db, workspace, now)
 
         return make_json_response({"change": await self._acts.carry_out(caller, begin_change)}, 202)

@@ -68,7 +68,7 @@ class RecordsApi:
             if not dead_letters.is_of_workspace(db, caller.workspace, letter):
                 raise make_unknown("dead letter", id)
             by, workspace = str(caller.member), caller.workspace
-            dead_letters.discard(db, letter, workspace=workspace, now=now, actor=by)
+            dead_letters.discard_letter(db, letter, workspace=workspace, now=now, actor=by)
 
         await self._acts.carry_out(caller, discard_letter)
         return Response(204)

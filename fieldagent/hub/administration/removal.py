@@ -14,7 +14,7 @@ from fieldagent.hub.store.contract import Db
 from fieldagent.system import waits
 
 
-async def delete(
+async def delete_subject(
     acts: AdministrationContext, caller: Caller, find: Callable[[Db, float], Subject]
 ) -> None:
     """Delete the subject in several steps. If the call is interrupted, a repeated call continues
@@ -24,8 +24,8 @@ async def delete(
 
     def begin(db: Db, now: float) -> tuple[Subject, bool]:
         subject = find(db, now)
-        deletion.plan(db, subject)
-        return subject, deletion.begin(db, subject, now, by)
+        deletion.plan_deletion(db, subject)
+        return subject, deletion.begin_deletion(db, subject, now, by)
 
     subject, linked = await acts.carry_out(caller, begin)
     steps, result = deletion.list_steps(subject, linked, acts.clock, by), None

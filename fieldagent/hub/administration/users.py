@@ -26,7 +26,7 @@ from fieldagent.hub.access.caller import ROLES, Caller
 from fieldagent.hub.access.directory import ONE_TIME_LIFETIME_S, TYPES, Refused
 from fieldagent.hub.access.subject import Subject
 from fieldagent.hub.administration.acts import AdministrationContext
-from fieldagent.hub.administration.removal import delete
+from fieldagent.hub.administration.removal import delete_subject
 from fieldagent.hub.api import reading
 from fieldagent.hub.field import kept_letters
 from fieldagent.hub.field.mobile_originated import MobileOriginatedReceiver
@@ -114,7 +114,7 @@ class UsersApi:
                 directory.set_role(db, caller.workspace, member, body["role"], now=now, actor=by)
             if "over_satellite" in body:
                 wanted = body["over_satellite"]
-                directory.join(
+                directory.add_member(
                     db, caller.workspace, member, over_satellite=wanted, now=now, actor=by
                 )
             if "all_positions" in body:
@@ -146,7 +146,7 @@ class UsersApi:
             directory.check_here_alone(db, caller.workspace, member)
             return Subject("user", member, "")
 
-        await delete(self._acts, caller, find)
+        await delete_subject(self._acts, caller, find)
         return Response(204)
 
     async def set_new_password(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002

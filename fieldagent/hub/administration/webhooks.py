@@ -20,7 +20,7 @@ from fieldagent.hub.access.bodies import (
 )
 from fieldagent.hub.access.caller import Caller
 from fieldagent.hub.access.directory import Refused
-from fieldagent.hub.access.repeats import find_answer, read_repeatable, remember
+from fieldagent.hub.access.repeats import find_answer, read_repeatable, store_result
 from fieldagent.hub.administration.acts import AdministrationContext, read_place
 from fieldagent.hub.records import sending
 from fieldagent.hub.store.contract import Db
@@ -112,7 +112,7 @@ class WebhooksApi:
             await self._try(webhook, limit)
 
         def store_webhook(db: Db, now: float) -> dict[str, Any]:
-            id_ = webhook_directory.add(
+            id_ = webhook_directory.add_webhook(
                 db, caller.workspace, webhook, now=now, actor=str(caller.member)
             )
             return {"id": id_, "secret": " ".join(webhook.secrets)}
@@ -127,7 +127,7 @@ class WebhooksApi:
 
         def delete_webhook(db: Db, now: float) -> None:
             webhook_id = _find_webhook(db, caller, id).id
-            webhook_directory.remove(
+            webhook_directory.remove_webhook(
                 db, caller.workspace, webhook_id, now=now, actor=str(caller.member)
             )
 
@@ -142,7 +142,7 @@ class WebhooksApi:
 
         def enable_webhook(db: Db, now: float) -> None:
             webhook_id = _find_webhook(db, caller, id).id
-            webhook_directory.enable(
+            webhook_directory.enable_webhook(
                 db, caller.workspace, webhook_id, now=now, actor=str(caller.member)
             )
 
@@ -173,7 +173,7 @@ class WebhooksApi:
                 now=now,
                 actor=str(caller.member),
             )
-            remember(db, asked, "", now)
+            store_result(db, asked, "", now)
             return signing
 
         newest = await self._acts.carry_out(caller, store_secret)
@@ -224,7 +224,7 @@ class WebhooksApi:
         request_id = body.get("request_id")
 
         def replay_posts(db: Db, now: float) -> int:
-            return webhook_directory.replay(
+            return webhook_directory.replay_dead_letters(
                 db, caller.workspace, request_id, now=now, actor=str(caller.member)
             )
 

@@ -29,7 +29,7 @@ from fieldagent.hub.access.repeats import (
     compute_request_digest,
     find_earlier,
     refuse_another,
-    remember_all,
+    store_results,
 )
 from fieldagent.hub.api.standing import describe_push_state
 from fieldagent.hub.field.cost import list_costs_and_forecast
@@ -227,7 +227,7 @@ class HubApi:
                 fresh.setdefault(each.name or each, each)
         entered = self._enter(db, {each: postings[each] for each in fresh.values()}, far, now)
         done = [(Repeatable(each.name, _digest(each)), id_) for each, id_ in entered if each.name]
-        remember_all(db, done, now)
+        store_results(db, done, now)
         store_rates(db, counted)
         known |= {each.name: (_digest(each), request) for each, request in entered if each.name}
         requests = dict(entered)
@@ -275,7 +275,7 @@ def make_posting(
     if push.group is None:
         return posting
     named = -push.group if isinstance(push.group, int) else f"group:{push.group}"
-    recipient = people.resolve(db, push.workspace, named)
+    recipient = people.find_recipient(db, push.workspace, named)
     if recipient.reason:
         return Problem(403, sentence("targetGroup: {why}", why=recipient.reason))
     # The kits must know the group, because a person who uses a kit may be in several groups.

@@ -127,7 +127,7 @@ class ReadApi:
 
         def read_item(db: Db) -> dict[str, Any] | None:
             wanted = ItemFilter(request_id=id)
-            (numbers, _) = reading.find(db, caller, wanted, END, 1)
+            (numbers, _) = reading.find_items(db, caller, wanted, END, 1)
             for each in reading.list_items(db, numbers):
                 return {
                     **each.encode(),
@@ -163,7 +163,7 @@ class ReadApi:
             )
 
         def store_read_mark(db: Db) -> list[dict[str, Any]] | None:
-            (numbers, _) = reading.find(db, caller, ItemFilter(request_id=id), END, 1)
+            (numbers, _) = reading.find_items(db, caller, ItemFilter(request_id=id), END, 1)
             for item in numbers:
                 now = self._clock()
                 ledger.record_stage(db, item, caller.member, Stage.READ, caller.name, now)
@@ -230,7 +230,7 @@ class ReadApi:
         numbers: list[int] = []
         for _ in range(READS_PER_PAGE_MAX):
             look = partial(
-                reading.find,
+                reading.find_items,
                 caller=caller,
                 item_filter=item_filter,
                 before=place,

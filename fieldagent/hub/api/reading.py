@@ -72,16 +72,20 @@ class _Conditions:
         return " AND ".join(self.sql) or "1 = 1"
 
 
-def find(db: Db, caller: Caller, item_filter: ItemFilter, before: int, limit: int) -> FoundItems:
+def find_items(
+    db: Db, caller: Caller, item_filter: ItemFilter, before: int, limit: int
+) -> FoundItems:
     """Find items in one read, which examines at most `LOOKED_AT` items of one index."""
     first = 0
     # Use one bound per side. If there are two, SQLite may choose the less selective bound for the
     # index.
     if item_filter.until is not None:
-        last = _bound(db, item_filter.until, up=False)
+        last = _find_time_bound(db, item_filter.until, up=False)
         before = min(before, 0 if last is None else last + 1)
     if item_filter.since is not None:
-        first = END if (bound := _bound(db, item_filter.since, up=True)) is None else bound
+        first = (
+            END if (bound := _find_time_bound(db, item_filter.since, up=True)) is None else bound
+        )
     if first >= before:
         return FoundItems([], None)
     index = _choose_index_conditions(caller, item_filter, first, before)
@@ -167,7 +171,7 @@ def _choose_index_conditions(
     return index
 
 
-def _bound(db: Db, moment: float, *, up: bool) -> int | None:
+def _find_time_bound(db: Db, moment: float, *, up: bool) -> int | None:
     """Return the first item at or after `moment` if `up` is True, otherwise the last item at or
     before `moment`. The item may be of any workspace. Restored items are old but have new ids, so
     they extend the bound.

@@ -20,7 +20,7 @@ from fieldagent.hub.access.authentication import Authentication
 from fieldagent.hub.access.bodies import make_pattern_reader, read_body
 from fieldagent.hub.access.caller import Caller, Purpose
 from fieldagent.hub.access.directory import Refused
-from fieldagent.hub.access.repeats import find_answer, read_repeatable, remember
+from fieldagent.hub.access.repeats import find_answer, read_repeatable, store_result
 from fieldagent.hub.api import sos_desk, sos_table
 from fieldagent.hub.api.reading import END
 from fieldagent.hub.records import sos
@@ -195,7 +195,7 @@ class SosApi:
         return await self._carry_out(request, id, caller, ask_dispatcher, text)
 
     async def close(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
-        return await self._send_text(request, id, caller, sos_desk.close, "reason")
+        return await self._send_text(request, id, caller, sos_desk.close_incident, "reason")
 
     async def note(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
         return await self._send_text(request, id, caller, sos_desk.add_note, "text")
@@ -235,7 +235,7 @@ class SosApi:
                     return Problem(
                         409, str(refused), members={self._kind: _add_timeline(db, incident)}
                     )
-                remember(db, asked, id_, now)
+                store_result(db, asked, id_, now)
             return _add_timeline(db, incident)
 
         try:

@@ -110,7 +110,7 @@ def hand_over(
     return _repeat_result(db, incident)
 
 
-def close(db: Db, incident: Sos, member: int, reason: str, now: float) -> Sos:
+def close_incident(db: Db, incident: Sos, member: int, reason: str, now: float) -> Sos:
     """Close an SOS. Raises Refused if the SOS is closed already."""
     if incident.state == SosState.CLOSED:
         raise Refused(explain_end(db, incident))
@@ -224,7 +224,7 @@ def record_webhook_post(db: Db, item: int, webhook: int, now: float) -> None:
         if incident.item == item:
             sos.record_event(db, incident.id, event, now, detail=f"webhook {webhook}")
             if event == "escalated":
-                alarm.escalate(db, incident.id, now)
+                alarm.queue_escalation(db, incident.id, now)
 
 
 def describe_for_pager(db: Db, id_: int, desk: str, link: str = "") -> dict[str, Any]:
@@ -239,7 +239,7 @@ def describe_for_pager(db: Db, id_: int, desk: str, link: str = "") -> dict[str,
         id_,
     )
     facts: dict[str, Any] = {"id": id_, "number": number, "device": device, "state": state}
-    facts["short"] = sos.number_for_people(id_, number)
+    facts["short"] = sos.get_shown_number(id_, number)
     if revoked is not None:
         facts["revokedSince"] = float(revoked)
     if (known := sos.find_place(db, id_)) is not None:

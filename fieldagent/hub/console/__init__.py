@@ -198,7 +198,7 @@ class Console:
         where = self._choose_workspace(db, member, workspace_name)
         if isinstance(where, Problem):
             return where
-        return sessions.begin(db, member, where, self._clock())
+        return sessions.begin_session(db, member, where, self._clock())
 
     def _choose_workspace(self, db: Db, member: int, workspace_name: str) -> int | Problem:
         """Return the workspace for the sign-in: the named workspace, or the only workspace of the

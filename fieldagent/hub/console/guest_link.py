@@ -53,7 +53,7 @@ class GuestLink:
         if request.method == "GET":
             self._guest = None
             session = await self._store.commit(
-                lambda db: sessions.begin(db, guest.member, guest.workspace, self._clock())
+                lambda db: sessions.begin_session(db, guest.member, guest.workspace, self._clock())
             )
             headers += (
                 set_cookie(sessions.COOKIE, session, sessions.SESSION_LIFETIME_S, secure=False),

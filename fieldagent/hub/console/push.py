@@ -77,7 +77,7 @@ class PushRoutes:
             raise Problem(422, sentence("this is not a push subscription: {fault}", fault=fault))
 
         def store_subscription(db: Db) -> int:
-            return contacts.subscribe(
+            return contacts.add_browser(
                 db,
                 caller.workspace,
                 caller.member,
@@ -100,7 +100,7 @@ class PushRoutes:
         """Remove the subscription of this browser."""
         endpoint = _read_members(request, _MEMBERS[:1])["endpoint"]
         await self._store.commit(
-            lambda db: contacts.unsubscribe(db, caller.workspace, caller.member, endpoint)
+            lambda db: contacts.remove_browser(db, caller.workspace, caller.member, endpoint)
         )
         return Response(204)
 

@@ -44,7 +44,7 @@ class AlarmLink(NamedTuple):
 _LINK = "alarm_link.id, sos, alarm_link.name, message_id, expires, used, contact, code"
 
 
-def make(
+def make_link(
     db: Db, sos: int, name: str, message_id: str, now: float, contact: int | None = None
 ) -> tuple[str, str]:
     """Return the path and the code of the link for the person whom the message notifies."""
@@ -62,7 +62,7 @@ def make(
     ), link.code
 
 
-def find(db: Db, token: str, *, locked: bool = False) -> AlarmLink | None:
+def find_link(db: Db, token: str, *, locked: bool = False) -> AlarmLink | None:
     """Return the link with this token, or None if the hub did not create the token. If `locked` is
     True, other processes cannot use the link during the transaction.
     """

@@ -88,7 +88,7 @@ class AnswerPage:
         language = _choose_language(request)
 
         def read(db: Db) -> Response:
-            link = alarm_link.find(db, token)
+            link = alarm_link.find_link(db, token)
             if link is None:
                 return _make_forged_page(language)
             incident = _find_incident(db, link)
@@ -106,7 +106,7 @@ class AnswerPage:
         text = find_canned(language, _read_text(request))
 
         def carry_out(db: Db) -> Response:
-            link = alarm_link.find(db, token, locked=True)
+            link = alarm_link.find_link(db, token, locked=True)
             if link is None:
                 return _make_forged_page(language)
             incident = _find_incident(db, link, locked=True)

@@ -370,7 +370,7 @@ def _reply(
             )
         )
     ):
-        alarm.reply(db, sos_id, contact.id, text, now)
+        alarm.queue_reply(db, sos_id, contact.id, text, now)
     return outcome
 
 
@@ -400,7 +400,7 @@ def report(db: Db, *, message_id: str, reached: bool, reason: str, now: float) -
 FORGOTTEN_AT_ONCE = 1_000
 
 
-def forget(db: Db, before: float) -> int:
+def delete_old_answers(db: Db, before: float) -> int:
     """Delete some answers that were received before `before`, and return their number. Services do
     not repeat such old answers.
     """

@@ -78,7 +78,9 @@ class NewContact(NamedTuple):
     language: str = ENGLISH
 
 
-def add(db: Db, workspace: int, new: NewContact, *, now: float, actor: str = ADMINISTRATION) -> int:
+def add_contact(
+    db: Db, workspace: int, new: NewContact, *, now: float, actor: str = ADMINISTRATION
+) -> int:
     """Add a contact and return its id. Raises Refused."""
     check_name(new.name)
     kind = new.kind or find_kind(new.address, get_contact_kinds()).name
@@ -175,16 +177,16 @@ def find_contact(db: Db, workspace: int, contact: int) -> AlarmContact:
     return AlarmContact(*rows[0])
 
 
-def remove(
+def remove_contact(
     db: Db, workspace: int, contact: int, *, now: float, actor: str = ADMINISTRATION
 ) -> None:
     """Remove a contact and everything that waits for the contact. Raises Refused."""
     entry = find_contact(db, workspace, contact)
-    forget(db, entry.id)
+    delete_contact(db, entry.id)
     write_line(db, workspace, actor, "contact remove", f"{entry.id} {entry.name}", now)
 
 
-def forget(db: Db, contact: int) -> None:
+def delete_contact(db: Db, contact: int) -> None:
     """Delete a contact and everything that waits for the contact."""
     db.execute("DELETE FROM alarm_contact WHERE id = ?", contact)
 
@@ -202,7 +204,7 @@ def record_attempt(db: Db, contact: int, reason: str, now: float) -> None:
     )
 
 
-def subscribe(
+def add_browser(
     db: Db,
     workspace: int,
     member: int,
@@ -225,7 +227,7 @@ def subscribe(
             return int(id_)
         # Another user has signed in with this browser since then, so the old subscription is no
         # longer valid.
-        forget(db, id_)
+        delete_contact(db, id_)
     db.execute(
         "DELETE FROM alarm_contact WHERE id IN (SELECT id FROM alarm_contact WHERE member = ?"
         " AND kind = ? ORDER BY id DESC LIMIT 1000 OFFSET ?)",
@@ -245,8 +247,8 @@ def list_subscriptions(db: Db, workspace: int, member: int) -> Sequence[tuple[in
     return [(id_, endpoint) for id_, endpoint in browsers if endpoint]
 
 
-def unsubscribe(db: Db, workspace: int, member: int, endpoint: str) -> None:
+def remove_browser(db: Db, workspace: int, member: int, endpoint: str) -> None:
     """Remove the member's browser with this endpoint, if there is one."""
     for id_, known in list_subscriptions(db, workspace, member):
         if known == endpoint:
-            forget(db, id_)
+            delete_contact(db, id_)

@@ -92,7 +92,9 @@ async def run(
             soonest = await store.read(lambda db: sms_mail.compute_next_due(db, clock()))
             if soonest <= clock():
                 due = await claims.commit_claim(
-                    store, lambda db: sms_mail.claim(db, clock(), per_day), sms_mail.release_claim
+                    store,
+                    lambda db: sms_mail.claim_message(db, clock(), per_day),
+                    sms_mail.release_claim,
                 )
                 if due is not None:
                     await _send_sms(store, reach, due, clock, note_fault)

@@ -68,12 +68,12 @@ def main() -> None:
     """Parse an email from standard input, and write its answer as JSON: the members of a
     `ContactAnswer`, or null. The argument is the hub's own address.
     """
-    _bound()
+    _limit_resources()
     answer = parse_mail(sys.stdin.buffer.read(), sys.argv[1])
     json.dump(answer, sys.stdout)
 
 
-def _bound() -> None:
+def _limit_resources() -> None:
     """Limit the resources of this process. If the operating system does not allow the limits, the
     timer still applies.
     """
@@ -89,7 +89,7 @@ def parse_mail(raw: bytes, own_address: str) -> dict[str, Any] | None:
     """Return the sender, the text and the answered message of an email. Return None if the email is
     not an answer, or is automatic. Raises MailTooLarge.
     """
-    mail: EmailMessage = message_from_bytes(_slim_mail(raw), policy=policy.default)
+    mail: EmailMessage = message_from_bytes(_remove_other_fields(raw), policy=policy.default)
     sender = parseaddr(_read_header(mail, "From"))[1]
     # An encoded word can contain any character, even NUL, which PostgreSQL does not accept.
     is_address = bool(sender) and sender.isprintable()
@@ -102,7 +102,7 @@ def parse_mail(raw: bytes, own_address: str) -> dict[str, Any] | None:
     return {"sender": sender, "text": words, "answers": message_id}
 
 
-def _slim_mail(raw: bytes) -> bytes:
+def _remove_other_fields(raw: bytes) -> bytes:
     """Return an email that contains only the header fields that the hub needs, because relays add
     many kilobytes of other fields. Raises MailTooLarge.
     """

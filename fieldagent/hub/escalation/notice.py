@@ -74,11 +74,11 @@ def make_notice(
         options.code,
         _shorten_map(facts.get("position")),
         language=language,
-        alarm=_alarm(incident),
+        alarm=_get_alarm_kind(incident),
     )
 
 
-def _alarm(incident: Sos) -> str:
+def _get_alarm_kind(incident: Sos) -> str:
     return incident.kind if incident.is_alarm else ""
 
 
@@ -92,7 +92,7 @@ def _describe_unanswered(reason: str, time: str, language: str) -> str:
     return translate(language, "Raised {time}. No one has answered yet.", time=time)
 
 
-def combine(notices: Sequence[Notice]) -> Notice:
+def combine_notices(notices: Sequence[Notice]) -> Notice:
     """Combine all notices that waited for the end of quiet hours into one. Its text first contains
     one line for each notice, then all texts in full.
     """
@@ -127,7 +127,7 @@ def make_request(
     subject = translate(language, "Take over {what}?", what=what)
     desk, line = facts.get("desk", ""), f"{subject} {words}"
     told = Notice(message_id, subject, line, incident.id, device, words, desk, language=language)
-    return replace(told, alarm=_alarm(incident))
+    return replace(told, alarm=_get_alarm_kind(incident))
 
 
 def name_incident(incident: Sos, device: str, language: str) -> str:
@@ -156,7 +156,7 @@ def make_reply_notice(
     """Return the notice that responds to a contact's answer."""
     subject = f"Re: {name_incident(incident, make_visible(device), language)}"
     told = Notice(message_id, subject, text, incident.id, make_visible(device), language=language)
-    return replace(told, alarm=_alarm(incident))
+    return replace(told, alarm=_get_alarm_kind(incident))
 
 
 def make_test_notice(name: str, message_id: str, language: str) -> Notice:

@@ -70,7 +70,7 @@ def compute_next_due(db: Db) -> float:
     )
 
 
-def claim(
+def claim_notifications(
     db: Db, now: float, limit: int, desk: str, kinds: Kinds | None = None
 ) -> list[Notification]:
     """Claim at most `limit` due notifications for this process, and return them. `desk` is the
@@ -137,7 +137,7 @@ def _claim_together(db: Db, now: float, limit: int, desk: str, kinds: Kinds) -> 
         )
         some = [_make_claimed(db, _DueRow(*row), now, desk, kinds) for row in rows]
         if some:
-            message = notice.combine([each.notice for each in some])
+            message = notice.combine_notices([each.notice for each in some])
             notifications.append(replace(some[0], notice=message, beside=tuple(some[1:])))
     return notifications
 
@@ -164,7 +164,7 @@ def _make_claimed(db: Db, row: _DueRow, now: float, desk: str, kinds: Kinds) -> 
         )
     else:
         if kind is None or not kind.signs_in:
-            link, code = alarm_link.make(db, sos_id, contact.name, message_id, now, contact.id)
+            link, code = alarm_link.make_link(db, sos_id, contact.name, message_id, now, contact.id)
         ways = AnswerOptions(desk, link, code)
         message = notice.make_notice(db, incident, message_id, why, ways, contact.language)
     escalates = contact.after > 0 or why == ESCALATED
@@ -241,7 +241,7 @@ def _store_result(
         )
         return ""
     if result.outcome is HandoverOutcome.GONE:
-        contacts.forget(db, contact.id)
+        contacts.delete_contact(db, contact.id)
         sos.record_event(
             db, notification.sos, "not notified", now, detail=f"{whom}: {result.reason}"
         )
@@ -263,7 +263,7 @@ def _note_taken(db: Db, notification: Notification, handed: str, now: float) -> 
         db, notification.sos, "escalated" if contact.after else "notified", now, detail=handed
     )
     if contact.after:
-        alarm.escalate(db, notification.sos, now)
+        alarm.queue_escalation(db, notification.sos, now)
     if notification.why not in (ESCALATED, ASKED) and notification.round < contact.tries:
         alarm.queue_again(db, notification.id, notification.round + 1, contact.every, now)
 
@@ -317,7 +317,7 @@ class _Notifications:
                 return soonest, []
             return soonest, await claims.commit_claim(
                 self.store,
-                lambda db: claim(db, self.clock(), free, self.desk, self.reach.kinds),
+                lambda db: claim_notifications(db, self.clock(), free, self.desk, self.reach.kinds),
                 release_claims,
             )
         return 0.0, []

@@ -44,7 +44,9 @@ async def run(
             soonest = await store.read(outward.compute_next_due)
             if soonest <= clock():
                 claimed = await claims.commit_claim(
-                    store, lambda db: outward.claim(db, clock(), AT_ONCE), outward.release_claims
+                    store,
+                    lambda db: outward.claim_items(db, clock(), AT_ONCE),
+                    outward.release_claims,
                 )
                 for each in claimed:
                     await _send_item(store, reach, each, clock, note_fault)

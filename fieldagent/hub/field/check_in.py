@@ -74,7 +74,7 @@ class Rule(NamedTuple):
         return due
 
 
-def begin(db: Db, device: int, rule: Rule, *, now: float) -> float:
+def begin_rule(db: Db, device: int, rule: Rule, *, now: float) -> float:
     """Begin a check-in rule, which replaces the administrator's earlier rule. Return the Unix time
     when the first check-in is due.
     """

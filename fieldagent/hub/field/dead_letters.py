@@ -85,7 +85,7 @@ def store_letter_once(db: Db, body: bytes, reason: str, imei: str, now: float) -
         store_letter(db, body, reason, imei=imei, device=device, bearer=Bearer.SATELLITE, now=now)
 
 
-def assign(db: Db, device: int) -> None:
+def assign_letters(db: Db, device: int) -> None:
     """Assign to a device the letters that its IMEI sent before any device had this IMEI.
 
     Only the operator of the hub may call this function, because only the operator knows the owner
@@ -112,12 +112,12 @@ def store_reason(db: Db, letter: int, device: int, reason: str) -> None:
     db.execute("UPDATE dead_letter SET device = ?, reason = ? WHERE id = ?", device, reason, letter)
 
 
-def remove(db: Db, letter: int) -> None:
+def delete_letter(db: Db, letter: int) -> None:
     """Delete a dead letter permanently."""
     db.execute("DELETE FROM dead_letter WHERE id = ?", letter)
 
 
-def discard(
+def discard_letter(
     db: Db,
     letter: int,
     *,

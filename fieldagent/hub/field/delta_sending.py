@@ -81,7 +81,7 @@ def compute_cost(db: Db, posting: Posting, now: float) -> DeltaCost | None:
     return None if over is None else DeltaCost(over["parts"], over["bytes"], over["credits"])
 
 
-def send(db: Db, posting: Posting, grace: float, now: float) -> None:
+def enter_delta(db: Db, posting: Posting, grace: float, now: float) -> None:
     """Enter the delta. The hub pays for satellite messages if the link has not delivered the delta
     after `grace` seconds.
     """

@@ -305,7 +305,7 @@ def _list_names(needed: NeededNames, digests: Mapping[int, bytes], people: _Peop
     return DeviceNames(unknown, deleted)
 
 
-def fill_for(
+def fill_envelope_for(
     db: Db,
     device: Device,
     items: Iterable[WaitingItem],
@@ -314,14 +314,14 @@ def fill_for(
     *,
     packed: bool = False,
 ) -> Load:
-    """Fill an envelope for one device; see `fill`."""
+    """Fill an envelope for one device; see `fill_envelope`."""
     items, receipts = list(items), list(receipts)
     members = {each.sender for each in items} | {each.member for each in receipts}
     (names,) = list_names(db, [NeededNames(device.id, device.workspace, members)])
-    return fill(names, items, receipts, space, packed=packed)
+    return fill_envelope(names, items, receipts, space, packed=packed)
 
 
-def fill(
+def fill_envelope(
     names: DeviceNames,
     items: Iterable[WaitingItem],
     receipts: Iterable[WaitingReceipt],

@@ -41,7 +41,7 @@ def raise_named_incident(db: Db, word: IncidentUpdate, brought: KitMessage) -> N
     if incident is None:
         whose = device.workspace, device.id, word.incident
         if (raised := sos.raise_numbered(db, *whose, None, brought.now)) is not None:
-            alarm.begin(db, raised, brought.now)
+            alarm.queue_first_messages(db, raised, brought.now)
     elif incident.state != sos.SosState.OPEN:
         repeat_result(db, incident, brought.now)
 

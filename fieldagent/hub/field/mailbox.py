@@ -114,7 +114,7 @@ class IpMailbox:
 
         def store_greeting(db: Db) -> None:
             record_journal(db, device, journal_number)
-            stations_in_range.forget(db, device)
+            stations_in_range.delete_neighbours(db, device)
             contact.record_contact(db, device, Bearer.IP, now)
             contact.store_version(db, device, self._version)
             operator_handover.withdraw_updates(db, device)

@@ -315,7 +315,7 @@ class MobileOriginatedReceiver:
         if troubles := [*envelope.not_understood, *brought.troubles]:
             dead_letters.store_reason(db, letter.id, device.id, "; ".join(troubles))
             return False
-        dead_letters.remove(db, letter.id)
+        dead_letters.delete_letter(db, letter.id)
         return True
 
     def _process_message(self, db: Db, envelope: Envelope, brought: KitMessage) -> KitMessage:
@@ -412,7 +412,7 @@ class MobileOriginatedReceiver:
         item, _ = enter(db, posting, now=brought.now, grace=self._grace)
         nobody = recipient.reason
         if recipient.address:
-            nobody = outward.enter(db, item, recipient.address, brought.now)
+            nobody = outward.enter_outward_item(db, item, recipient.address, brought.now)
         if nobody:
             record_stage(db, item, THE_HUB, Stage.NOBODY, nobody, brought.now)
         # The position of a person with a separate radio is not the position of the kit.
@@ -480,11 +480,11 @@ class MobileOriginatedReceiver:
             whole = reassemble(sequence, part.count, kept)
         except RemoteProtocolError as error:
             brought.troubles.append(f"{part.count} fragments of {sequence}: {error}")
-            fragments.drop(db, whose, part.count, kept_position=part.index)
+            fragments.delete_fragments(db, whose, part.count, kept_position=part.index)
             return
         if whole is None:
             return
-        fragments.drop(db, whose, part.count)
+        fragments.delete_fragments(db, whose, part.count)
         for fragment in whole.fragments:
             mark_arrived(db, fragment, brought)
         if brought.revoked is not None and not any(entry.sos for entry in whole.entries):
@@ -548,12 +548,12 @@ def resolve_names(db: Db, posting: Posting) -> tuple[Posting, people.Recipient]:
     """
     author = posting.author
     if isinstance(author, str):
-        author = people.resolve(db, posting.workspace, f"user:{author}").member
+        author = people.find_recipient(db, posting.workspace, f"user:{author}").member
     if author is not None and author > 0 and directory.is_member(db, posting.workspace, author):
         posting = replace(posting, sender=author, carried=author != posting.sender)
     if posting.to is None or posting.sos:
         return posting, people.Recipient()
-    recipient = people.resolve(db, posting.workspace, posting.to)
+    recipient = people.find_recipient(db, posting.workspace, posting.to)
     addressed = replace(
         posting,
         target=recipient.member,

@@ -16,7 +16,7 @@ from fieldagent.hub.field.envelope_packing import (
     EnvelopeSpace,
     Load,
     WaitingItem,
-    fill_for,
+    fill_envelope_for,
     list_receipts,
     list_waiting,
     make_introduction,
@@ -71,7 +71,7 @@ def wait_for_link(db: Db, item: int, device: int, wait_reason: str) -> None:
 # Functions that pack due items into messages.
 
 
-def pack(db: Db, now: float) -> int:
+def pack_due_messages(db: Db, now: float) -> int:
     """Pack everything that may go over satellite now. Return the number of messages."""
     return sum(
         _pack_commands(db, account, now) + _pack_for(db, account, now)
@@ -134,13 +134,13 @@ def _pack_for(db: Db, account: Account, now: float) -> int:
     answers = any(each.urgent for each in receipts)
     urgent = answers or (bool(items) and items[0].entry.sos)
     space = _compute_space(db, account, now, urgent=urgent)
-    load = fill_for(db, device, items, receipts, space, packed=True)
+    load = fill_envelope_for(db, device, items, receipts, space, packed=True)
     if items and not load.items and _compute_size_alone(items[0]) <= space.compute_first(items[0]):
         # The item fits, but not together with the introduction of its sender. Send the introduction
         # first.
         _store_introduction(db, account, items[0], now)
         space = _compute_space(db, account, now, urgent=urgent)
-        load = fill_for(db, device, items, receipts, space, packed=True)
+        load = fill_envelope_for(db, device, items, receipts, space, packed=True)
     if items and not load.items:
         _wait_for_credits(db, device.id, items, now)
     if not load.entries or not (load.items or answers):
@@ -161,7 +161,7 @@ def _compute_space(db: Db, account: Account, now: float, *, urgent: bool) -> Env
         if urgent
         else ordinary
     )
-    return EnvelopeSpace(capacity, ordinary, _tag_bytes(account))
+    return EnvelopeSpace(capacity, ordinary, _get_tag_size(account))
 
 
 def _compute_capacity(account: Account, allowed: int | None) -> int:
@@ -170,7 +170,7 @@ def _compute_capacity(account: Account, allowed: int | None) -> int:
     """
     most = account.mt_bytes
     paid = most if allowed is None else min(most, allowed * CREDIT_BYTES)
-    return paid - _tag_bytes(account)
+    return paid - _get_tag_size(account)
 
 
 def _pack_fragments(db: Db, account: Account, large: WaitingItem, now: float) -> int:
@@ -221,7 +221,7 @@ def _compute_size_alone(item: WaitingItem) -> int:
     return len(encode(item.entries, origin=item.sender, is_packed=True))
 
 
-def _tag_bytes(account: Account) -> int:
+def _get_tag_size(account: Account) -> int:
     return 0 if account.key is None else TAG_BYTES + 1
 
 

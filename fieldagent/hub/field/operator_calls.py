@@ -11,11 +11,11 @@ from functools import partial
 import trio
 
 from fieldagent.hub import idle
-from fieldagent.hub.field.mobile_terminated import pack
+from fieldagent.hub.field.mobile_terminated import pack_due_messages
 from fieldagent.hub.field.operator_handover import (
     CALL_SECONDS,
     OperatorCall,
-    claim,
+    claim_messages,
     compute_next_due,
     delete_unneeded,
     is_due,
@@ -69,11 +69,13 @@ async def run(
             with log_once():
                 work = await store.read(partial(_find_due_work, clock=clock, busy=busy))
                 if work.calls:
-                    await store.commit(lambda db: pack(db, clock()))
+                    await store.commit(lambda db: pack_due_messages(db, clock()))
                     take = partial(_claim, clock=clock, busy=busy)
                     calls = await claims.commit_claim(store, take, release_claims)
                 if work.rings:
-                    rings = await store.commit(lambda db: ring_alerts.claim(db, clock()))
+                    rings = await store.commit(
+                        lambda db: ring_alerts.claim_ring_alerts(db, clock())
+                    )
                 soonest = work.soonest
             for call in calls:
                 carried = partial(carry_out, store, operators, call, clock, note_fault, note_call)
@@ -117,7 +119,7 @@ class _OpenCalls:
 
 
 def _claim(db: Db, *, clock: Callable[[], float], busy: Mapping[str, int]) -> list[OperatorCall]:
-    return claim(db, clock(), busy)
+    return claim_messages(db, clock(), busy)
 
 
 class _DueWork(NamedTuple):
@@ -184,7 +186,7 @@ async def ring_again(
             return
         log.warning("ring alert not repeated: %s: %s", what, verdict.reason)
         if verdict.outcome is Outcome.REFUSED:
-            await store.commit(lambda db: ring_alerts.stop(db, ring.device))
+            await store.commit(lambda db: ring_alerts.end_ring_alerts(db, ring.device))
     except StoreUnavailable:
         pass
     except StoreFull as trouble:

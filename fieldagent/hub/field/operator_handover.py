@@ -65,7 +65,7 @@ Busy = Mapping[str, int]
 
 
 def is_due(db: Db, now: float, busy: Busy = {}) -> bool:  # noqa: B006
-    """Return True if `pack` or `claim` has work to do."""
+    """Return True if `pack_due_messages` or `claim_messages` has work to do."""
     return bool(list_due(db, now, lock=False) or _list_callable(db, now, busy, lock=False))
 
 
@@ -100,7 +100,7 @@ def _make_full_condition(busy: Busy) -> tuple[str, list[str]]:
     return (f" AND device.operator NOT IN ({make_marks(full)})" if full else ""), full
 
 
-def claim(db: Db, now: float, busy: Busy = {}) -> list[OperatorCall]:  # noqa: B006
+def claim_messages(db: Db, now: float, busy: Busy = {}) -> list[OperatorCall]:  # noqa: B006
     """Claim the next message of some devices for this process: one message per device, urgent
     messages first.
 
@@ -175,7 +175,7 @@ def record_verdict(db: Db, call: OperatorCall, verdict: Verdict, now: float) -> 
     """
     if verdict.outcome is Outcome.SENT:
         receipts = _list_receipts(db, call)
-        if (dropped := drop(db, call)) is not None:
+        if (dropped := delete_message(db, call)) is not None:
             _book(db, call, now)
             id_ = verdict.id
             mt_copies.store_copy(
@@ -238,7 +238,7 @@ def _list_receipts(db: Db, call: OperatorCall) -> list[int]:
     return [receipt for (listed,) in rows for receipt in json.loads(listed)]
 
 
-def drop(db: Db, call: OperatorCall) -> list[tuple[int, int, int]] | None:
+def delete_message(db: Db, call: OperatorCall) -> list[tuple[int, int, int]] | None:
     """Delete a message after its call, and return the fragments in it: item, position and number of
     fragments. The list is empty if the message contains only receipts. Return None if the message
     was deleted before.
@@ -250,7 +250,7 @@ def drop(db: Db, call: OperatorCall) -> list[tuple[int, int, int]] | None:
 def delete_unneeded(db: Db, call: OperatorCall) -> None:
     """Delete a message that is no longer needed. Its receipts wait for another channel."""
     receipts = _list_receipts(db, call)
-    if drop(db, call) is None or not receipts:
+    if delete_message(db, call) is None or not receipts:
         return
     among, these = make_membership(db, receipts)
     db.execute(f"UPDATE receipt SET state = 'waiting' WHERE state = 'sent' AND id {among}", *these)

@@ -146,7 +146,7 @@ def compute_price(
 _UNSEALED = prove(0, RemoteCommand(VERB, (LAST, bytes(SEALED_KEY_BYTES))), b"")
 
 
-def begin(
+def begin_change(
     db: Db,
     workspace: int,
     key: bytes,
@@ -257,7 +257,7 @@ def _begin_step(db: Db, change: RadioKeyChange, now: float) -> RadioKeyChange:
 
 def _send_step(db: Db, change: RadioKeyChange, kit: KeyKit, bearer: str, now: float) -> None:
     device = kit.device
-    commands.withdraw(db, device, VERB, now)
+    commands.expire_commands(db, device, VERB, now)
     secret, *_ = device_keys.read_secrets(db, device)
     asked = RemoteCommand(VERB, (change.step, seal_key(change.key, secret)))
     number = commands.compute_next_number(db, device, now)

@@ -161,7 +161,7 @@ class Rebuilding:
         elif page.direction is Direction.SENT:
             rebuild.store_place(db, device.id, Direction.GOT, 0)
         else:
-            return rebuild.finish(db, device.id, device.workspace, device.name, now)
+            return rebuild.finish_rebuild(db, device.id, device.workspace, device.name, now)
         return ""
 
     def _log_progress(self, words: str) -> None:

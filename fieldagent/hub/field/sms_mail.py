@@ -27,7 +27,7 @@ from fieldagent.hub.field.envelope_packing import (
     EnvelopeSpace,
     Load,
     WaitingItem,
-    fill_for,
+    fill_envelope_for,
     list_receipts,
     list_waiting,
     mark_introduced,
@@ -167,7 +167,7 @@ def compute_next_due(db: Db, now: float) -> float:
     )
 
 
-def claim(db: Db, now: float, per_day: int) -> SmsToKit | None:
+def claim_message(db: Db, now: float, per_day: int) -> SmsToKit | None:
     """Claim one due message for this process and return it. Return None if no message may be sent
     now.
     """
@@ -284,8 +284,8 @@ def _load(db: Db, device: Device, sms_left: int, now: float) -> Load:
     ):
         (short if _load_alone(db, device, each, few).items else long).append(each)
     receipts = list_receipts(db, device.id, limit=RECEIPTS)
-    load = fill_for(db, device, short, receipts, few)
-    load = load if load.entries else fill_for(db, device, [], receipts[:1], most)
+    load = fill_envelope_for(db, device, short, receipts, few)
+    load = load if load.entries else fill_envelope_for(db, device, [], receipts[:1], most)
     for each in long:
         alone = _load_alone(db, device, each, most)
         _store_wait_reason(db, device, each, "" if alone.items else SPENT_REASON)
@@ -295,7 +295,7 @@ def _load(db: Db, device: Device, sms_left: int, now: float) -> Load:
 
 def _load_alone(db: Db, device: Device, item: WaitingItem, space: EnvelopeSpace) -> Load:
     """Return a load with one item, or an empty load if the item does not fit."""
-    load = fill_for(db, device, [item], [], space)
+    load = fill_envelope_for(db, device, [item], [], space)
     return load if load.items else Load()
 
 

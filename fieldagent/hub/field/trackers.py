@@ -45,8 +45,8 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.wire.envelope import Entry
 
 ALARMS = frozenset({"sos", "falldown", "accident"})
-"""Names of Traccar's `Position` alarms for a person who needs help, in the form that `_distress_in`
-compares."""
+"""Names of Traccar's `Position` alarms for a person who needs help, in the form that
+`_find_distress_names` compares."""
 BEARER = "tracker"
 """Bearer of the reports of a tracker that sends them to the hub itself, as shown to people."""
 BY_KIT = "APRS"
@@ -95,7 +95,7 @@ class Tracker(NamedTuple):
     told: float
 
 
-def add(
+def add_tracker(
     db: Db,
     workspace: int,
     member: int,
@@ -123,7 +123,7 @@ def add(
     return device
 
 
-def find(db: Db, workspace: int, ident: str) -> Tracker | None:
+def find_tracker(db: Db, workspace: int, ident: str) -> Tracker | None:
     """Return the tracker that reports the id `ident`, and lock its row. Return None if the tracker
     is unknown.
     """
@@ -182,25 +182,25 @@ def process_tracker_report(
     acknowledged.
     """
     # Check this unauthenticated text first, because PostgreSQL does not accept NUL characters.
-    tracker = find(db, workspace, report.ident) if report.ident.isprintable() else None
+    tracker = find_tracker(db, workspace, report.ident) if report.ident.isprintable() else None
     if tracker is None:
         return ItemResult.REFUSED
-    alarms, before = _alarms_in(report.alarm), _alarms_in(tracker.alarm)
+    alarms, before = _list_alarms(report.alarm), _list_alarms(tracker.alarm)
     alarm = ",".join(alarms)
     at = now if report.at is None else report.at.timestamp()
     at = now if at > now + CLOCK_AHEAD_MAX_S else min(at, now)
     if alarm == tracker.alarm and at <= tracker.at:
         return ItemResult.REPEATED
-    place = None if report.place is None else _location(report.place, at)
+    place = None if report.place is None else _make_location(report.place, at)
     contact.record_contact(db, tracker.device, bearer, now)
     _store_position(db, tracker, place, at, report.accuracy, now)
     incident = open_incident(db, tracker.device)
     told_at = tracker.told
     news = [each for each in alarms if each not in before]
-    distress = {word for each in alarms for word in _distress_in(each)}
-    distress -= {word for each in before for word in _distress_in(each)}
+    distress = {word for each in alarms for word in _find_distress_names(each)}
+    distress -= {word for each in before for word in _find_distress_names(each)}
     if distress and incident is None:
-        words = _distress_words(tracker, report, ", ".join(alarms), place, at)
+        words = _format_distress(tracker, report, ", ".join(alarms), place, at)
         incident = _raise(db, tracker, words, at, now)
     elif news:
         _enter_report(db, tracker, Message(f"{tracker.name}: {', '.join(news)}"), at, incident, now)
@@ -211,7 +211,7 @@ def process_tracker_report(
     return ItemResult.TAKEN
 
 
-def _location(place: Mapping[str, float], at: float) -> Location:
+def _make_location(place: Mapping[str, float], at: float) -> Location:
     members: dict[str, Any] = {_MEMBERS[name]: value for name, value in place.items()}
     return Location(**members, timestamp=datetime.fromtimestamp(int(at), UTC))
 
@@ -227,13 +227,13 @@ def _store_position(
     check_in.record_item(db, tracker.device, now)
 
 
-def _distress_words(
+def _format_distress(
     tracker: Tracker, report: TrackerReport, alarm: str, place: Location | None, at: float
 ) -> str:
     where = "without a position"
     if place is not None:
         where = f"at {place.latitude:.5f} {place.longitude:.5f}"
-    unread = f" Not read: {_readable(report.unread, UNREAD_MAX)}." if report.unread else ""
+    unread = f" Not read: {_make_readable(report.unread, UNREAD_MAX)}." if report.unread else ""
     return (
         f"Alarm {alarm} of the tracker {tracker.name}, {where}, {format_clock_time(at)}.{unread}"
         " No answer can be sent to a tracker: contact its carrier by other means."
@@ -276,13 +276,13 @@ def _enter_report(
         sos.add_item(db, entered, incident)
 
 
-def _alarms_in(text: str) -> list[str]:
+def _list_alarms(text: str) -> list[str]:
     """Return the alarms of a report without duplicates, limited to `ALARM_MAX` characters. Distress
     alarms come first, so that other alarms cannot displace them.
     """
-    words = [_readable(each.strip(" "), ALARM_MAX) for each in text.split(",")]
+    words = [_make_readable(each.strip(" "), ALARM_MAX) for each in text.split(",")]
     by_distress = sorted(
-        filter(None, dict.fromkeys(words)), key=lambda each: not _distress_in(each)
+        filter(None, dict.fromkeys(words)), key=lambda each: not _find_distress_names(each)
     )
     alarms: list[str] = []
     for each in by_distress:
@@ -291,7 +291,7 @@ def _alarms_in(text: str) -> list[str]:
     return alarms
 
 
-def _distress_in(alarm: str) -> set[str]:
+def _find_distress_names(alarm: str) -> set[str]:
     """Return the names in `ALARMS` that an alarm contains. For example, an alarm may be `SOS`,
     `fall_down` or `SOS button`. Case and width of letters are ignored.
     """
@@ -300,7 +300,7 @@ def _distress_in(alarm: str) -> set[str]:
     return {*ALARMS} & {letters, *re.findall(r"[^\W\d_]+", folded)}
 
 
-def _readable(text: str, limit: int) -> str:
+def _make_readable(text: str, limit: int) -> str:
     """Return the text of an anonymous sender as one printable line of at most `limit`
     characters.
     """

@@ -134,7 +134,7 @@ def find_under_way(db: Db, workspace: int) -> int | None:
     return int(rows[0][0]) if rows else None
 
 
-def stop(db: Db, workspace: int, now: float) -> int | None:
+def stop_offer(db: Db, workspace: int, now: float) -> int | None:
     """Stop the active offer. Return its number, or None if there was none."""
     rows = db.execute(
         "UPDATE update_offer SET state = ?, why = 'by hand' WHERE workspace = ? AND state = ?"

@@ -13,7 +13,7 @@ from fieldagent.hub.field.envelope_packing import (
     NeededNames,
     WaitingItem,
     WaitingReceipt,
-    fill,
+    fill_envelope,
     list_names,
     list_receipts_for_each,
     list_waiting_at_each,
@@ -70,7 +70,7 @@ class Mail(NamedTuple):
         items = [each for each in self.items if each.item not in sent]
         receipts = [each for each in self.receipts if each.id not in told]
         orders = [each for each in self.commands if each.sequence not in given]
-        load = fill(self.names, items, receipts, EnvelopeSpace(capacity), commands=orders)
+        load = fill_envelope(self.names, items, receipts, EnvelopeSpace(capacity), commands=orders)
         packed = len(load.items) + len(load.receipts) + len(load.commands)
         return load, self.is_all and packed == len(items) + len(receipts) + len(orders)
 

@@ -108,7 +108,7 @@ DIRECTIP = {
 MT confirmation)."""
 
 
-def judge(status: int) -> Verdict:
+def find_verdict(status: int) -> Verdict:
     """Return the result of a call from the status in the confirmation. A status of 0 to 50 is the
     place of the message in the modem's queue.
     """
@@ -193,7 +193,7 @@ class _ConnectionLimit:
         is_allowed, elements = is_in(address, self._allowed), None
         async with self.unproved.admit(address) as visit:
             if is_allowed:
-                elements = await receive(stream)
+                elements = await receive_elements(stream)
                 visit.note_proved(f"gateway {address}")
             else:
                 await self._refuse(address)
@@ -269,7 +269,7 @@ def _estimate(message: DirectIpMo) -> Estimate | None:
     return Estimate(where.latitude, where.longitude, where.radius)
 
 
-async def receive(stream: trio.SocketStream) -> bytes:
+async def receive_elements(stream: trio.SocketStream) -> bytes:
     """Return the elements of one message. Raises RemoteProtocolError."""
     buffer = bytearray()
     while (elements := extract_message(buffer)) is None:
@@ -303,7 +303,7 @@ class DirectIp:
                 async with await trio.open_tcp_stream(self._host, self._port) as stream:
                     left = True
                     await stream.send_all(write(request))
-                    answer = read_confirmation(await receive(stream))
+                    answer = read_confirmation(await receive_elements(stream))
         except trio.TooSlowError:
             return _judge_unanswered(
                 f"no answer from {where} within {DEADLINE_S:g} s", is_sent=left
@@ -312,7 +312,7 @@ class DirectIp:
             return _judge_unanswered(f"{where}: {describe_reason(error)}", is_sent=left)
         if answer.client_id != request.client_id:
             return _judge_unanswered(f"{where} confirmed another message", is_sent=True)
-        return judge(answer.status)
+        return find_verdict(answer.status)
 
 
 def _judge_unanswered(reason: str, *, is_sent: bool) -> Verdict:

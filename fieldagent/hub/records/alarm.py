@@ -51,7 +51,7 @@ _IS_NOTIFIED = "(about = 'all' OR about = CASE WHEN ? = 'sos' THEN 'sos' ELSE 'a
 """SQL condition on a contact: the contact wants to be notified of this kind of incident."""
 
 
-def begin(db: Db, id_: int, now: float) -> None:
+def queue_first_messages(db: Db, id_: int, now: float) -> None:
     """Queue the messages to the contacts for an SOS that has just been raised or opened again."""
     db.execute("UPDATE sos SET unreached = NULL WHERE id = ?", id_)
     cancel_messages(db, id_)
@@ -62,7 +62,7 @@ def begin(db: Db, id_: int, now: float) -> None:
         _notify_everybody(db, id_, now)
 
 
-def escalate(db: Db, id_: int, now: float) -> None:
+def queue_escalation(db: Db, id_: int, now: float) -> None:
     """Send another push notification to the dispatchers' browsers. Called when the SOS is
     unanswered and the next contact is notified.
     """
@@ -134,7 +134,7 @@ def find_quiet_end(db: Db, message: int, at: float) -> float | None:
     return None
 
 
-def reply(db: Db, sos_id: int, contact: int, text: str, now: float) -> None:
+def queue_reply(db: Db, sos_id: int, contact: int, text: str, now: float) -> None:
     """Queue the hub's response to a contact's reply."""
     _queue_step(db, sos_id, [contact], REPLY, text, now)
 

@@ -100,7 +100,7 @@ def _read_author(actor: str, names: dict[int, str]) -> dict[str, str]:
 FORGOTTEN_AT_ONCE = 1_000
 
 
-def forget(db: Db, *, before: float) -> int:
+def delete_old_lines(db: Db, *, before: float) -> int:
     """Delete some lines older than `before` and return their number. Repeat the call until the
     number is 0.
     """

@@ -222,7 +222,7 @@ def mark_commands_stored(db: Db, device: int, numbers: Collection[int]) -> None:
         )
 
 
-def withdraw(db: Db, device: int, verb: int, now: float) -> None:
+def expire_commands(db: Db, device: int, verb: int, now: float) -> None:
     """Expire earlier commands with this verb. A command that was already sent may still arrive."""
     db.execute(
         "UPDATE command SET expires = ? WHERE device = ? AND verb = ? AND expires > ?"
@@ -264,7 +264,7 @@ def is_answered(db: Db, device: int, command_number: int) -> bool:
 FORGOTTEN_AT_ONCE = 100
 
 
-def forget(db: Db, *, before: float) -> int:
+def delete_old_commands(db: Db, *, before: float) -> int:
     """Delete some commands older than `before` and return their number. Repeat the call until the
     number is 0. The last command of each device is kept, because the next number depends on it.
     """

@@ -12,7 +12,7 @@ ROWS_PER_TRANSACTION = 100
 other task can write during a transaction."""
 
 
-def expire(db: Db, now: float) -> int:
+def expire_deliveries(db: Db, now: float) -> int:
     """Expire some deliveries and return their number. Repeat the call until the number is 0."""
     return len(
         db.execute(
@@ -34,7 +34,7 @@ def compute_next_expiry(db: Db) -> float:
     return find_earliest(db, sql)
 
 
-def forget(db: Db, *, before: float, now: float) -> int:
+def delete_old_items(db: Db, *, before: float, now: float) -> int:
     """Delete some items older than `before` and return their number. Repeat the call until the
     number is 0.
 

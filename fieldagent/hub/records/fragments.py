@@ -42,7 +42,7 @@ def store_fragment(db: Db, key: Whose, part: Fragment, now: float) -> dict[int, 
     return {position: bytes(piece) for position, piece in rows}
 
 
-def drop(db: Db, key: Whose, count: int, *, kept_position: int = -1) -> None:
+def delete_fragments(db: Db, key: Whose, count: int, *, kept_position: int = -1) -> None:
     """Delete the fragments of an item that consists of `count` fragments, except the fragment at
     `kept_position`.
     """

@@ -70,7 +70,7 @@ def list_modems(text: str, at: float | None) -> list[dict[str, Any]]:
     return [{**each, "at": at} for each in load_stored_objects(text, "the modems of a kit")]
 
 
-def offer(db: Db, device: int, change: SettingsChange, signature: str, now: float) -> None:
+def offer_settings(db: Db, device: int, change: SettingsChange, signature: str, now: float) -> None:
     """Offer settings to a device. A new offer replaces the earlier offer."""
     db.execute("DELETE FROM settings_offer WHERE device = ?", device)
     db.execute(

@@ -121,7 +121,7 @@ def enter(db: Db, posting: Posting, *, now: float, grace: float) -> ItemIds:
     raised, escalates = None, False
     if posting.sos:
         number = source.sequence - posting.back
-        joined = sos.join(
+        joined = sos.join_incident(
             db, posting.workspace, source.station, number, entered.item, posting.time, now
         )
         raised, escalates = joined.id if joined.rings else None, joined.escalates
@@ -129,7 +129,7 @@ def enter(db: Db, posting: Posting, *, now: float, grace: float) -> ItemIds:
         _record_incident_update(db, posting.item, posting, now)
     _deliver_to_webhooks(db, [posting], [entered.item], now, escalates=escalates)
     if raised is not None:
-        alarm.begin(db, raised, now)
+        alarm.queue_first_messages(db, raised, now)
     return entered
 
 
@@ -203,7 +203,7 @@ def raise_alarm(
         restrict_to_free(db, item, free)
     _deliver_to_webhooks(db, [posting], [item], now, escalates=True)
     raised = sos.raise_incident(db, posting.workspace, device, item, now, kind=kind)
-    alarm.begin(db, raised, now)
+    alarm.queue_first_messages(db, raised, now)
     return raised
 
 
@@ -242,13 +242,13 @@ def enter_again(db: Db, posting: Posting, *, at: float, now: float, is_closed: b
     _deliver_to_devices(db, entered, now, 0.0, _spread_of(posting), with_exceptions)
     restrict_to_free(db, item, CAME_BACK)
     if posting.sos:
-        number = source.sequence - posting.back
-        joined = sos.join(db, posting.workspace, source.station, number, item, posting.time, at)
+        kit, number = source.station, source.sequence - posting.back
+        joined = sos.join_incident(db, posting.workspace, kit, number, item, posting.time, at)
         if is_closed:
             sos.record_closure(db, joined.id, now)
             alarm.cancel_messages(db, joined.id)
         elif joined.rings:
-            alarm.begin(db, joined.id, now)
+            alarm.queue_first_messages(db, joined.id, now)
     elif isinstance(posting.item, IncidentUpdate):
         _record_incident_update(db, posting.item, posting, at)
     return item

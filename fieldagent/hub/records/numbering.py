@@ -33,7 +33,7 @@ def skip_all_numbers(db: Db, now: float) -> int:
         "UPDATE device SET next_sequence = next_sequence + ? RETURNING id", SKIPPED_NUMBERS
     )
     db.execute("DELETE FROM introduced")
-    rebuild.begin(db, now)
+    rebuild.begin_all(db, now)
     write_line(
         db,
         None,

@@ -36,7 +36,7 @@ class OutwardItem(NamedTuple):
     claimed_until: float
 
 
-def enter(db: Db, item: int, address: str, now: float) -> str:
+def enter_outward_item(db: Db, item: int, address: str, now: float) -> str:
     """Enter an item for an address. Return the reason why the item cannot be sent, or an empty
     string.
     """
@@ -74,7 +74,7 @@ def compute_next_due(db: Db) -> float:
     )
 
 
-def claim(db: Db, now: float, limit: int) -> list[OutwardItem]:
+def claim_items(db: Db, now: float, limit: int) -> list[OutwardItem]:
     """Claim at most `limit` due items for this process, and return them."""
     rows = db.execute(
         "SELECT id, item, address, text, message_id, attempts FROM outward WHERE state = 'waiting'"

@@ -44,7 +44,7 @@ class Rebuild(NamedTuple):
 _COLUMNS = "state = 'open', direction, place, listed, missing, back, gone, held"
 
 
-def begin(db: Db, now: float) -> None:
+def begin_all(db: Db, now: float) -> None:
     """Request all items from each kit. A linked kit gets the request at once."""
     rows = db.execute(
         "INSERT INTO rebuild (device, since, state) SELECT id, ?, 'open' FROM device"
@@ -114,7 +114,7 @@ def store_place(db: Db, device: int, direction: Direction, place: int) -> None:
     db.announce(kit_report.get_topic(device))
 
 
-def finish(db: Db, device: int, workspace: int, name: str, now: float) -> str:
+def finish_rebuild(db: Db, device: int, workspace: int, name: str, now: float) -> str:
     """Finish the recovery from a kit. Return the result for people, or an empty string if no item
     was missing.
     """

@@ -74,7 +74,7 @@ def record_session(db: Db, device: int, fetched: bool, now: float) -> None:
         )
         db.execute("DELETE FROM ring_alert WHERE device = ? AND waiting <= 0", device)
     else:
-        stop(db, device)
+        end_ring_alerts(db, device)
 
 
 async def record_session_of_imei(
@@ -101,7 +101,7 @@ def record_confirmations(db: Db, membership: str, devices: Sequence[Any], now: f
     )
 
 
-def stop(db: Db, device: int) -> None:
+def end_ring_alerts(db: Db, device: int) -> None:
     """End the ring alerts of a device."""
     db.execute("DELETE FROM ring_alert WHERE device = ?", device)
 
@@ -122,7 +122,7 @@ def compute_next_ring(db: Db) -> float:
     return find_earliest(db, "SELECT min(due) FROM ring_alert WHERE until > due")
 
 
-def claim(db: Db, now: float) -> list[RingAlert]:
+def claim_ring_alerts(db: Db, now: float) -> list[RingAlert]:
     """Claim the modems that need a ring alert now, and return them. The function first schedules
     the next ring alert. If this ring alert fails or the process crashes, the ring alert counts as
     sent.

@@ -77,10 +77,10 @@ class Sos(NamedTuple):
     @property
     def short(self) -> str:
         """Number of the incident that people see."""
-        return number_for_people(self.id, self.number)
+        return get_shown_number(self.id, self.number)
 
 
-def number_for_people(id_: int, number: int | None) -> str:
+def get_shown_number(id_: int, number: int | None) -> str:
     """Return the number of an incident that people see: the kit's short number of an SOS, or the id
     of an alarm.
     """
@@ -161,7 +161,7 @@ class JoinedIncident(NamedTuple):
     before."""
 
 
-def join(
+def join_incident(
     db: Db, workspace: int, device: int, incident_number: int, item: int, sent_at: float, now: float
 ) -> JoinedIncident:
     """Add an item to the incident with the kit's number `incident_number`, or raise this incident.

@@ -24,7 +24,7 @@ REGIVE_AFTER_S = 86_400.0
 tries to relay it (`agent.mesh.relay_down.RETENTION_S`)."""
 
 
-def forget(db: Db, carrier: int) -> None:
+def delete_neighbours(db: Db, carrier: int) -> None:
     """Delete the stored neighbours of a device, which then reports its neighbours again."""
     db.execute("DELETE FROM earshot WHERE carrier = ?", carrier)
 
@@ -33,7 +33,7 @@ def store_neighbours(db: Db, carrier: int, stations: Mapping[int, int]) -> list[
     """Store the neighbours of a kit. `stations` maps each neighbour to the number of transmissions
     to it. Return the neighbours that are in the kit's workspace.
     """
-    forget(db, carrier)
+    delete_neighbours(db, carrier)
     rows = []
     for station, hops in sorted(stations.items())[:STATIONS_MAX]:
         rows += db.execute(

@@ -179,7 +179,7 @@ class SyntheticItems:
             # larger items do not.
             await self.store.prove()
             journey.begun = await self.store.commit(
-                lambda db: synthetic_rows.begin(db, URL, self.clock())
+                lambda db: synthetic_rows.begin_item(db, URL, self.clock())
             )
             if journey.begun is None:
                 raise ItemStopped(
@@ -290,6 +290,8 @@ class SyntheticItems:
         if begun is None:
             return
         try:
-            await self.store.commit(lambda db: synthetic_rows.clear(db, begun, id_, self.clock()))
+            await self.store.commit(
+                lambda db: synthetic_rows.delete_item(db, begun, id_, self.clock())
+            )
         except (StoreUnavailable, StoreFull) as error:
             log.debug("a synthetic item will be removed later: %s", error)

@@ -65,7 +65,7 @@ class PostState(NamedTuple):
     reason: str
 
 
-def begin(db: Db, url: str, now: float) -> BegunItem | None:
+def begin_item(db: Db, url: str, now: float) -> BegunItem | None:
     """Create missing rows and begin an item. Return None if some of the rows were deleted."""
     own = _find_own(db) or _make(db, url, now) or _find_own(db)
     if own is None:
@@ -148,7 +148,7 @@ def read_post_state(db: Db, own_rows: OwnRows, request_id: str) -> PostState | N
     return PostState(*rows[0]) if rows else None
 
 
-def clear(db: Db, begun: BegunItem, request_id: str, now: float) -> None:
+def delete_item(db: Db, begun: BegunItem, request_id: str, now: float) -> None:
     """Delete the item and its audit line. Also delete leftovers of hub processes that were
     killed.
     """

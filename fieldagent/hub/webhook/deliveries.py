@@ -273,7 +273,7 @@ class _Writer:
         if raises or webhook.after:
             own_id = str(uuid.uuid5(uuid.UUID(request_id), f"webhook {webhook.id}"))
             if raises and incident is not None:
-                link, _ = alarm_link.make(db, incident, webhook.get_name(), own_id, self._now)
+                link, _ = alarm_link.make_link(db, incident, webhook.get_name(), own_id, self._now)
             if webhook.after:
                 # An escalation needs a separate id, because a pager treats equal ids as one alert.
                 request_id = own_id
@@ -294,7 +294,11 @@ class _Writer:
             extra["receipt"] = "read"
         if raises and raises != "sos":
             extra[raises] = True
-        if incident is not None and not entry.sos and (kind := _alarm_kind(db, item, incident)):
+        if (
+            incident is not None
+            and not entry.sos
+            and (kind := _find_alarm_kind(db, item, incident))
+        ):
             extra["alarm"] = kind
         if incident is not None:
             extra["incident"] = describe_for_pager(db, incident, self._desk, link)
@@ -390,7 +394,7 @@ def _record_handovers(
         db.announce("webhooks")
 
 
-def _alarm_kind(db: Db, item: int, incident: int) -> str:
+def _find_alarm_kind(db: Db, item: int, incident: int) -> str:
     """Return the kind of the alarm that the hub raised with this item, such as `fence`. Return an
     empty text for any other item.
     """

@@ -80,7 +80,7 @@ def read_or_make_secrets(text: str = "") -> tuple[str, ...]:
     return read_secrets(text) or (made,)
 
 
-def add(
+def add_webhook(
     db: Db, workspace: int, webhook: Webhook, *, now: float, actor: str = ADMINISTRATION
 ) -> int:
     """Add a webhook and return its id. `webhook.id` is ignored. Raises Refused if a header is
@@ -144,7 +144,7 @@ def list_webhooks(db: Db, workspace: int) -> list[Row]:
     ]
 
 
-def enable(
+def enable_webhook(
     db: Db, workspace: int, webhook: int, *, now: float, actor: str = ADMINISTRATION
 ) -> None:
     """Enable a webhook, and retry its failed requests at once. Raises Refused if the workspace does
@@ -193,7 +193,7 @@ def sign_with(
     write_line(db, workspace, actor, "webhook secret", str(webhook), now)
 
 
-def remove(
+def remove_webhook(
     db: Db, workspace: int, webhook: int, *, now: float, actor: str = ADMINISTRATION
 ) -> None:
     """Remove a webhook and its waiting requests."""
@@ -235,7 +235,7 @@ def list_dead_letters(
     return shown, last if len(shown) < len(letters) else None
 
 
-def replay(
+def replay_dead_letters(
     db: Db, workspace: int, request_id: str | None, *, now: float, actor: str = ADMINISTRATION
 ) -> int:
     """Send the dead letters of an item again, or all dead letters if `request_id` is None. Return

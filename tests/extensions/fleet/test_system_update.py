@@ -132,7 +132,7 @@ class Card:
             minutes=3.0,
             steady=1.0,
         )
-        system_update.begin(order, self.place, self.slots)
+        system_update.begin_system_update(order, self.place, self.slots)
 
     def go_on(self) -> int:
         return system_trial.continue_trial(self.place, self.slots)
@@ -260,7 +260,7 @@ def test_interrupted_write_resumes_after_a_power_cut(
     card: Card, server: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     card.begin(f"{server}/2.0.0.system")
-    written = system_trial.write
+    written = system_trial.store_trial
     fetched: list[str] = []
 
     def fetch(what: str, *how: Any) -> FetchedFile:
@@ -274,11 +274,11 @@ def test_interrupted_write_resumes_after_a_power_cut(
         if trial.written == 1:
             raise KeyboardInterrupt("the power fails")
 
-    monkeypatch.setattr(system_trial, "write", cut)
+    monkeypatch.setattr(system_trial, "store_trial", cut)
     with pytest.raises(KeyboardInterrupt, match="the power fails"):
         card.go_on()
     assert card.names() == {"system-a.conf"}
-    monkeypatch.setattr(system_trial, "write", written)
+    monkeypatch.setattr(system_trial, "store_trial", written)
     card.go_on()
     first = read_image(card.new.read_bytes()).pieces[0].file
     assert [each.rpartition("/")[2] for each in fetched].count(first) == 1

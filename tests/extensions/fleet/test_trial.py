@@ -53,7 +53,7 @@ class Kit:
         )
         if packages:
             offered = replace(offered, package="2", previous_package="1")
-        trial.write(self.place, offered)
+        trial.store_trial(self.place, offered)
 
     def install(self, _: Path, version: str) -> None:
         """Install like dpkg: each file separately, over any existing file."""
@@ -230,7 +230,7 @@ def test_waiting_command_reports_the_result_after_the_trial_ends(
 ) -> None:
     """The disk may be slow between the result and the end of the trial."""
     kit = Kit(tmp_path, works=True)
-    offered = trial.read(kit.place)
+    offered = trial.load_trial(kit.place)
     kit.place.result.write_text('{"version": "2", "previous_version": "1", "why": ""}')
     monkeypatch.setattr(update, "CHECK_INTERVAL_S", 0.0)
     looked = iter(range(3))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fieldagent.hub.settings import load
+from fieldagent.hub.settings import load_settings
 from fieldagent.system.properties import InvalidSettings
 
 AT_BROKER = "mqtt-address=mqtt://a\nmqtt-workspace=Alps\n"
@@ -36,4 +36,4 @@ def test_broker_settings_of_the_hub_are_validated(tmp_path: Path, text: str, fau
     path = tmp_path / "hub.properties"
     path.write_text(f"database={tmp_path}/hub.sqlite3\n{text}\n")
     with pytest.raises(InvalidSettings, match=fault) if fault else nullcontext():
-        load(path)
+        load_settings(path)

@@ -8,7 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fieldagent.extensions.places.hub import shape
-from fieldagent.extensions.places.hub.crossing import EDGE_MARGIN_M, Crossing, FenceSide, judge
+from fieldagent.extensions.places.hub.crossing import (
+    EDGE_MARGIN_M,
+    Crossing,
+    FenceSide,
+    compute_crossing,
+)
 from fieldagent.package.coordinates import DatedPlace
 from fieldagent.package.great_circle import EARTH
 
@@ -25,7 +30,7 @@ def make_position(metres: float, when: float, accuracy: float = 0.0) -> DatedPla
 def list_crossings(*positions: DatedPlace) -> list[Crossing]:
     standing, crossings = FenceSide(), []
     for each in positions:
-        standing, crossed = judge(HUT, standing, each)
+        standing, crossed = compute_crossing(HUT, standing, each)
         crossings += [crossed] if crossed else []
     return crossings
 

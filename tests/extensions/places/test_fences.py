@@ -78,7 +78,7 @@ async def test_damaged_fence_does_not_block_positions(store: Store, rot: str) ->
 async def test_alarm_contains_both_positions_and_their_times(store: Store) -> None:
     async with field_of(store) as alps:
         hook = Webhook(0, "https://desk.example/")
-        await store.commit(lambda db: webhook_directory.add(db, 1, hook, now=START))
+        await store.commit(lambda db: webhook_directory.add_webhook(db, 1, hook, now=START))
         await fence(alps)
         await alps.sends(1, Entry(1, IN, TIME))
         assert await told(alps) == []

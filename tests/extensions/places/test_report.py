@@ -88,7 +88,9 @@ async def send_week(alps: Field) -> KitWeek:
     await alps.push(Message("where are you"), target=1, over_satellite=True)
     incident = await alps.store.read(lambda db: sos.find_incident(db, 1, 1))
     assert incident is not None
-    await alps.store.commit(lambda db: sos_desk.close(db, incident, 2, "a <false> alarm", alps.now))
+    await alps.store.commit(
+        lambda db: sos_desk.close_incident(db, incident, 2, "a <false> alarm", alps.now)
+    )
     session = usage.count_session
     await session(alps.store, "300000000000001", "mo 1", 70, clock=lambda: alps.now)
     return await find_week(alps)

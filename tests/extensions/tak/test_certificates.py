@@ -47,7 +47,7 @@ async def named(alps: Field, name: str) -> PhoneHolder:
 
 
 async def give(alps: Field, holder: PhoneHolder, serial: str, lasts: float = 1e9) -> None:
-    put = partial(certificates.add, workspace=1, holder=holder, serial=serial)
+    put = partial(certificates.add_certificate, workspace=1, holder=holder, serial=serial)
     await alps.store.commit(lambda db: put(db, expires=alps.now + lasts, now=alps.now))
 
 
@@ -84,7 +84,12 @@ async def test_valid_certificates_and_the_owner_of_a_phone_are_listed(store: Sto
             lambda db: directory.set_disabled(db, "member", emil.member, alps.now, now=alps.now)
         )
         assert await valid() == {"aa"}
-        assert await store.commit(lambda db: certificates.revoke(db, 1, dora.member, alps.now)) == 2
+        assert (
+            await store.commit(
+                lambda db: certificates.revoke_certificates(db, 1, dora.member, alps.now)
+            )
+            == 2
+        )
         assert await valid() == set()
         # Two users with one name would be one on each phone.
         like = await named(alps, "Emil")
@@ -157,13 +162,13 @@ async def test_silent_phone_of_a_kit_user_is_not_reported_as_unreachable(store: 
 async def test_invitation_that_expires_during_its_use_is_refused(store: Store) -> None:
     async with mountain(store) as alps:
         dora = await named(alps, "Dora")
-        token = await store.commit(lambda db: invitations.invite(db, 1, dora, alps.now))
+        token = await store.commit(lambda db: invitations.create_invitation(db, 1, dora, alps.now))
         for _ in range(invitations.OF_A_USER):
             alps.now += 1
-            await store.commit(lambda db: invitations.invite(db, 1, dora, alps.now))
+            await store.commit(lambda db: invitations.create_invitation(db, 1, dora, alps.now))
         new = CertificateTerms("aa", alps.now + certificates.PHONE_LIFETIME)
         with pytest.raises(Refused, match="has expired in the meantime: ask for another"):
-            await store.commit(lambda db: invitations.use(db, 1, dora, token, "00", new))
+            await store.commit(lambda db: invitations.use_invitation(db, 1, dora, token, "00", new))
 
 
 async def test_message_to_all_in_transit_at_a_disconnect_is_sent_again(

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from fieldagent import extensions
-from fieldagent.hub.settings import parse
+from fieldagent.hub.settings import parse_settings
 from fieldagent.package.package import Message
 from fieldagent.system.properties import InvalidSettings
 from fieldagent.wire.envelope import Entry, encode
@@ -85,4 +85,4 @@ def test_incomplete_bridge_settings_are_rejected(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(extensions, "_THIRD_PARTY", {})
     lines = "extensions=folder_bridge:EXTENSION\nboard-workspace=Alps\n"
     with pytest.raises(InvalidSettings, match="board-workspace needs all three settings"):
-        parse(lines, Path("hub.properties"))
+        parse_settings(lines, Path("hub.properties"))

@@ -27,7 +27,9 @@ HANDED = HandoverResult(HandoverOutcome.HANDED)
 
 async def deliver_due(alps: Field) -> list[str]:
     """Deliver everything that is due, and return the codes, or the texts of replies."""
-    messages = await alps.store.commit(lambda db: notification.claim(db, alps.now + 9, 9, ""))
+    messages = await alps.store.commit(
+        lambda db: notification.claim_notifications(db, alps.now + 9, 9, "")
+    )
     for each in messages:
         await alps.store.commit(
             partial(notification.record_result, notification=each, result=HANDED, now=alps.now)
@@ -39,7 +41,7 @@ async def ask_for_help(alps: Field, **contact: Any) -> str:
     """Raise an SOS of kit 1, and return the code in the contact's message."""
     await alps.store.commit(_number_on)
     new = contacts.NewContact("Bergwacht", PHONE, "sms")._replace(**contact)
-    await alps.store.commit(lambda db: contacts.add(db, 1, new, now=START))
+    await alps.store.commit(lambda db: contacts.add_contact(db, 1, new, now=START))
     await alps.sends(1, HELP)
     (code,) = await deliver_due(alps)
     return code
@@ -242,7 +244,7 @@ def _move_kit_2(db: Db) -> None:
     db.execute("INSERT INTO workspace (id, name, created) VALUES (2, 'Coast', 0)")
     db.execute("UPDATE membership SET workspace = 2 WHERE member = 2")
     db.execute("UPDATE device SET workspace = 2 WHERE id = 2")
-    contacts.add(db, 2, contacts.NewContact("Coast guard", PHONE, "sms"), now=START)
+    contacts.add_contact(db, 2, contacts.NewContact("Coast guard", PHONE, "sms"), now=START)
 
 
 @pytest.mark.parametrize("closed", [False, True], ids=["open", "closed"])
@@ -321,7 +323,7 @@ async def test_contact_is_notified_only_of_its_kind_of_alarm(
 ) -> None:
     async with field_of(store) as alps:
         await store.commit(
-            lambda db: contacts.add(
+            lambda db: contacts.add_contact(
                 db, 1, contacts.NewContact("Duty", PHONE, "sms", about=about), now=START
             )
         )
@@ -336,8 +338,8 @@ async def test_contact_is_notified_only_of_its_kind_of_alarm(
 async def test_received_answers_are_forgotten_after_a_time(store: Store) -> None:
     async with field_of(store) as alps:
         await receive_answer(alps, "hello", "a")
-        assert await store.commit(lambda db: answers.forget(db, alps.now)) == 0
-        assert await store.commit(lambda db: answers.forget(db, alps.now + 1)) == 1
+        assert await store.commit(lambda db: answers.delete_old_answers(db, alps.now)) == 0
+        assert await store.commit(lambda db: answers.delete_old_answers(db, alps.now + 1)) == 1
 
 
 async def test_answer_by_code_also_uses_up_the_link(store: Store) -> None:

@@ -22,7 +22,7 @@ from fieldagent.hub.escalation import contacts
 from fieldagent.hub.escalation.contract import ContactKind
 from fieldagent.hub.escalation.registry import find_kind, get_contact_kinds
 from fieldagent.hub.escalation.web_push import Subscription
-from fieldagent.hub.settings import parse
+from fieldagent.hub.settings import parse_settings
 from fieldagent.hub.store.opening import open_store
 from fieldagent.system.exit_codes import OK, REFUSED
 from tests.hub.push_service import push_service
@@ -103,7 +103,7 @@ def check_contact(home: Path, kind: ContactKind, service: StandIn, database: str
     settings = home / "hub.properties"
     settings.write_text(_lines({"database": database, **service.settings}))
     if kind.form:
-        set_up = parse(_lines(service.settings), Path("hub.properties")).contact_own
+        set_up = parse_settings(_lines(service.settings), Path("hub.properties")).contact_own
         assert find_kind(service.address, get_contact_kinds(), set_up) is kind
         # In a separate process, because apprise loads modules about which Python warns.
         added = ("contact", "add", "Duty", service.address, "--config", str(settings))
@@ -111,7 +111,7 @@ def check_contact(home: Path, kind: ContactKind, service: StandIn, database: str
     else:
         with closing(open_store(database)) as store:
             store.run_once(
-                lambda db: contacts.subscribe(db, 1, 2, "Duty", service.address, now=0.0)
+                lambda db: contacts.add_browser(db, 1, 2, "Duty", service.address, now=0.0)
             )
     (listed,) = administer(database, "contact", "list")
     assert (listed["kind"], listed["name"], listed["reason"]) == (kind.name, "Duty", "")

@@ -37,7 +37,7 @@ async def write_to_address(field: Field, kit: int, number: int, to: str = PHONE)
     await field.sends(kit, Entry(number, Message("Back on Sunday"), int(field.now), to=to))
     (each,) = [
         each
-        for each in await field.store.commit(lambda db: outward.claim(db, field.now, 9))
+        for each in await field.store.commit(lambda db: outward.claim_items(db, field.now, 9))
         if not each.text
     ]
     taken = partial(outward.mark_accepted, item=each, service="the relay", now=field.now)

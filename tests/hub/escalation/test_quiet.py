@@ -83,7 +83,7 @@ async def add_duty_contact(alps: Field, own: str = "", **how: Any) -> int:
     """Add a contact that gets messages immediately, at night."""
     alps.now = NIGHT
     new = contacts.NewContact("Duty", "duty@example.org")._replace(**how)
-    contact = await alps.store.commit(lambda db: contacts.add(db, 1, new, now=NIGHT))
+    contact = await alps.store.commit(lambda db: contacts.add_contact(db, 1, new, now=NIGHT))
     await alps.store.commit(lambda db: quiet.set_workspace_hours(db, 1, HOURS, NIGHT))
     await alps.store.commit(lambda db: quiet.set_contact_hours(db, 1, contact, own, NIGHT))
     return contact
@@ -98,7 +98,9 @@ async def raise_alarm(alps: Field, kind: str, device: int = 1) -> int:
 
 async def claim_due(alps: Field, store: Store | None = None) -> list[Notification]:
     return await (store or alps.store).commit(
-        lambda db: notification.claim(db, alps.now + alarm.FIRST_MESSAGE_DELAY_S, 9, "")
+        lambda db: notification.claim_notifications(
+            db, alps.now + alarm.FIRST_MESSAGE_DELAY_S, 9, ""
+        )
     )
 
 

@@ -18,7 +18,7 @@ from fieldagent.http.listeners import get_port, open_listeners
 from fieldagent.hub.contract import Estimate
 from fieldagent.hub.operator.contract import FarModem, Operator, OperatorHost
 from fieldagent.hub.operator.registry import get_operator_places, get_operators
-from fieldagent.hub.settings import parse
+from fieldagent.hub.settings import parse_settings
 from fieldagent.package.package import Message
 from fieldagent.store.group import StoreUnavailable
 from fieldagent.system.properties import InvalidSettings
@@ -238,7 +238,7 @@ def test_third_party_operator_transfers_messages_in_a_real_hub(tmp_path: Path) -
 def test_third_party_operator_has_its_own_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(EXAMPLE.parent))
     lines = "operators=folder_operator:KIND\nfolder-path=/srv/courier\n"
-    settings = parse(lines, Path("hub.properties"))
+    settings = parse_settings(lines, Path("hub.properties"))
     assert settings.operator_own["folder-path"] == Path("/srv/courier")
     assert settings.operator_own["directip-gateway"] is None
 
@@ -258,7 +258,7 @@ def test_third_party_operator_has_its_own_settings(monkeypatch: pytest.MonkeyPat
 )
 def test_unusable_third_party_operator_is_reported(lines: str, why: str) -> None:
     with pytest.raises(InvalidSettings, match=why):
-        parse(lines, Path("hub.properties"))
+        parse_settings(lines, Path("hub.properties"))
 
 
 def test_third_party_extension_adds_an_operator_with_its_own_setting(
@@ -274,6 +274,6 @@ def test_third_party_extension_adds_an_operator_with_its_own_setting(
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setattr("fieldagent.extensions._THIRD_PARTY", {})
     text = "extensions=own_courier:EXTENSION\ncourier-path=/srv/courier\n"
-    settings = parse(text, Path("hub.properties"))
+    settings = parse_settings(text, Path("hub.properties"))
     assert "courier" in get_operators(settings.operators)
     assert settings.operator_own["courier-path"] == Path("/srv/courier")

@@ -88,7 +88,7 @@ class DrillDesk:
                 if self._looks_at.setdefault(id_, now + wait) <= now:
                     sos_desk.acknowledge(db, incident, member, "", now)
             elif seen is not None and now - seen > CLOSED_AFTER_S:
-                sos_desk.close(db, incident, member, "", now)
+                sos_desk.close_incident(db, incident, member, "", now)
                 self._looks_at.pop(id_, None)
 
     async def write(self, until: float, kits: int) -> None:

@@ -213,7 +213,7 @@ class World:
 
     async def _run_hub_once(self) -> None:
         store = SteadyStore(self.database)
-        settings = hub_settings.parse("", self.home / "hub.properties", self.database, {})
+        settings = hub_settings.parse_settings("", self.home / "hub.properties", self.database, {})
         hub = shipped_hub.Hub(settings, store)
         try:
             async with trio.open_nursery() as nursery:

@@ -16,7 +16,7 @@ import trio
 
 from fieldagent.extensions.lab.simulator.mt_queue import MtQueue
 from fieldagent.http.listeners import get_port, open_listeners
-from fieldagent.hub.operator.directip import receive
+from fieldagent.hub.operator.directip import receive_elements
 from fieldagent.system import waits
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.wording import format_count
@@ -87,7 +87,7 @@ class HubSide:
             with trio.fail_after(EXCHANGE_TIMEOUT_S):
                 async with await trio.open_tcp_stream(self.host, self.port) as stream:
                     await stream.send_all(write(message))
-                    confirmed = read_mo_confirmation(await receive(stream))
+                    confirmed = read_mo_confirmation(await receive_elements(stream))
         except (OSError, trio.TooSlowError, trio.BrokenResourceError, RemoteProtocolError) as error:
             self.say(f"   the hub did not accept MO {message.momsn}: {error}")
             return False
@@ -113,7 +113,7 @@ class HubSide:
     async def _serve_one(self, rung: Callable[[], None], stream: trio.SocketStream) -> None:
         try:
             with trio.move_on_after(EXCHANGE_TIMEOUT_S):
-                request = read_mobile_terminated(await receive(stream))
+                request = read_mobile_terminated(await receive_elements(stream))
             with waits.move_on_after(EXCHANGE_TIMEOUT_S + self.faults.late):
                 await self._answer_message(rung, stream, request)
         except (trio.BrokenResourceError, RemoteProtocolError) as error:

@@ -54,7 +54,9 @@ def find_side(shape: Shape, position: DatedPlace) -> bool | None:
     return False if off > position.accuracy + EDGE_MARGIN_M else None
 
 
-def judge(shape: Shape, side: FenceSide, position: DatedPlace) -> tuple[FenceSide, Crossing | None]:
+def compute_crossing(
+    shape: Shape, side: FenceSide, position: DatedPlace
+) -> tuple[FenceSide, Crossing | None]:
     """Return the side on which the kit is after a new position. If the kit has crossed the edge,
     also return the crossing.
     """

@@ -30,12 +30,12 @@ def encode_table(report: KitWeek) -> bytes:
     text = io.StringIO()
     rows = csv.DictWriter(text, COLUMNS)
     rows.writeheader()
-    for row in _rows(report):
+    for row in _list_rows(report):
         rows.writerow({name: make_cell(value) for name, value in row.items()})
     return text.getvalue().encode("utf-8-sig", "replace")
 
 
-def _rows(report: KitWeek) -> Iterator[dict[str, Any]]:
+def _list_rows(report: KitWeek) -> Iterator[dict[str, Any]]:
     for each in report.track:
         assert isinstance(each.place, Location)
         yield {

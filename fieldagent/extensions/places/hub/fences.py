@@ -119,7 +119,7 @@ def _judge_positions(db: Db, workspace: int, fence: int, drawn: Shape) -> list[t
         " ON device.id = device WHERE workspace = ? AND position_at IS NOT NULL ORDER BY device",
         workspace,
     ):
-        standing, _ = crossing.judge(drawn, FenceSide(), DatedPlace(*map(float, place)))
+        standing, _ = crossing.compute_crossing(drawn, FenceSide(), DatedPlace(*map(float, place)))
         inside = None if standing.inside is None else int(standing.inside)
         rows.append((fence, device, inside, standing.clear, standing.newest))
     return rows
@@ -210,10 +210,10 @@ def check_positions(db: Db, positions: Sequence[KitPosition], now: float) -> Non
     for seen in positions:
         for fence in those.get(seen.device, ()):
             before, alarm = standings[fence.id, seen.device]
-            after, crossed = crossing.judge(fence.shape, before, seen.position)
+            after, crossed = crossing.compute_crossing(fence.shape, before, seen.position)
             if after == before:
                 continue
-            if crossed is not None and fence.alarm_on in ("both", _verb(crossed)):
+            if crossed is not None and fence.alarm_on in ("both", _format_verb(crossed)):
                 alarm = _report_crossing(db, fence, seen, crossed, alarm, now)
             standings[fence.id, seen.device] = after, alarm
             db.execute(
@@ -224,7 +224,7 @@ def check_positions(db: Db, positions: Sequence[KitPosition], now: float) -> Non
             )
 
 
-def _verb(crossing: Crossing) -> str:
+def _format_verb(crossing: Crossing) -> str:
     return "enter" if crossing.entered else "leave"
 
 

@@ -138,7 +138,7 @@ def read_kit_week(
         compute_longest_pause([each.moment.timestamp() for each in track]),
         sorted(sent, key=lambda each: each.at),
         deliveries,
-        _incidents(db, workspace, device, week),
+        _list_incidents(db, workspace, device, week),
         [usage.make_row(each, prices) for each in days],
         usage.compute_total(days, prices).money,
         not is_cut and len(deliveries) < ITEMS_MAX,
@@ -190,7 +190,7 @@ def _list_received(db: Db, workspace: int, device: int, week: Week, now: float) 
     return deliveries[::-1]
 
 
-def _incidents(db: Db, workspace: int, device: int, week: Week) -> list[dict[str, Any]]:
+def _list_incidents(db: Db, workspace: int, device: int, week: Week) -> list[dict[str, Any]]:
     """Return the incidents that were raised in the week, or were still open when it began."""
     rows = db.execute(
         "SELECT id FROM sos WHERE device = ? AND raised < ? AND (closed IS NULL OR closed >= ?)"

@@ -31,7 +31,7 @@ from fieldagent.hub.field.trackers import TrackerReport
 _HOW = "send id, lat, lon and timestamp, such as ?id=123456&lat=45.91&lon=7.61&timestamp=1790000000"
 
 
-def read(request: Request) -> TrackerReport:
+def parse_report(request: Request) -> TrackerReport:
     """Return the report in a query, a form or a JSON object. Raises Problem 400."""
     if request.body.lstrip()[:1] == b"{":
         return _read_document(parse_document(request.body))
@@ -71,10 +71,10 @@ def _read_document(document: Any) -> TrackerReport:
     """Return the report in the JSON of a location library. In this JSON, an unknown value is null
     or negative.
     """
-    location = _object(document, "location")
-    coordinates = _object(location, "coords")
+    location = _get_object(document, "location")
+    coordinates = _get_object(location, "coords")
     alarm = join_alarms(
-        *(part.get("alarm") for part in (document, location, _object(location, "extras")))
+        *(part.get("alarm") for part in (document, location, _get_object(location, "extras")))
     )
     if not coordinates and not alarm:
         raise Problem(400, f"the body must hold device_id and location.coords; or {_HOW}")
@@ -87,24 +87,24 @@ def _read_document(document: Any) -> TrackerReport:
                 "latitude": parse_number(coordinates.get("latitude"), "latitude"),
                 "longitude": parse_number(coordinates.get("longitude"), "longitude"),
                 "altitude": parse_optional_number(coordinates.get("altitude")),
-                "speedOverGround": _known(coordinates.get("speed")),
-                "courseOverGround": _known(coordinates.get("heading")),
+                "speedOverGround": _parse_known(coordinates.get("speed")),
+                "courseOverGround": _parse_known(coordinates.get("heading")),
             }
         ),
         parse_accuracy(coordinates.get("accuracy")),
     )
 
 
-def _known(value: Any) -> float | None:
+def _parse_known(value: Any) -> float | None:
     """Return a speed or course, or None if the value is negative, which means unknown."""
     number = parse_optional_number(value)
     return None if number is None or number < 0 else number
 
 
-def _object(document: dict[str, Any], name: str) -> dict[str, Any]:
+def _get_object(document: dict[str, Any], name: str) -> dict[str, Any]:
     """Return the member `name`, or an empty object if the member is missing or is not an object."""
     value = document.get(name)
     return value if isinstance(value, dict) else {}
 
 
-KIND = TrackerKind("osmand", "OsmAnd and Traccar Client", ("GET", "POST"), read)
+KIND = TrackerKind("osmand", "OsmAnd and Traccar Client", ("GET", "POST"), parse_report)

@@ -21,7 +21,7 @@ from fieldagent.http.problem import Problem
 from fieldagent.hub.field.trackers import TrackerReport
 
 
-def read(request: Request) -> TrackerReport | None:
+def parse_report(request: Request) -> TrackerReport | None:
     """Return the report of a position. Return None for other messages of the app, such as the empty
     message when a friend is deleted. The tracker's id is `USER/DEVICE`, from `?u=USER&d=DEVICE` in
     the URL, as for OwnTracks Recorder, or from the app's settings. Raises Problem 400.
@@ -58,4 +58,4 @@ def read(request: Request) -> TrackerReport | None:
     )
 
 
-KIND = TrackerKind("owntracks", "OwnTracks", ("POST",), read, answer=b"[]")
+KIND = TrackerKind("owntracks", "OwnTracks", ("POST",), parse_report, answer=b"[]")

@@ -14,7 +14,7 @@ from fieldagent.hub.part import HubCheck, HubPart, KitPosition, PartHost
 from fieldagent.hub.store.contract import Db, make_membership
 
 
-def _routes(host: PartHost) -> list[Route]:
+def _make_routes(host: PartHost) -> list[Route]:
     acts = AdministrationContext(host.store, host.authentication, clock=host.clock)
     return [
         *PlacesApi(host).routes(),
@@ -25,12 +25,12 @@ def _routes(host: PartHost) -> list[Route]:
 
 def _check_positions(db: Db, positions: Sequence[KitPosition], now: float) -> None:
     """Check fences and routes against new positions."""
-    if _anything_is_watched(db, positions):
+    if _is_anything_watched(db, positions):
         fences.check_positions(db, positions, now)
         routes.end_arrived_routes(db, positions, now)
 
 
-def _anything_is_watched(db: Db, positions: Sequence[KitPosition]) -> bool:
+def _is_anything_watched(db: Db, positions: Sequence[KitPosition]) -> bool:
     """Return True if a fence or a route may apply to these positions. This single query is
     sufficient for most positions, because neither applies to them.
     """
@@ -47,7 +47,7 @@ def _anything_is_watched(db: Db, positions: Sequence[KitPosition]) -> bool:
 
 
 PART = HubPart(
-    routes=_routes,
+    routes=_make_routes,
     take_positions=_check_positions,
     checks=(HubCheck(routes.compute_next_due, routes.check_overdue),),
     forget=routes.forget,

@@ -33,7 +33,7 @@ from fieldagent.hub.access.bodies import (
 )
 from fieldagent.hub.access.caller import Caller, Purpose
 from fieldagent.hub.access.directory import Refused
-from fieldagent.hub.access.repeats import find_answer, read_repeatable, remember
+from fieldagent.hub.access.repeats import find_answer, read_repeatable, store_result
 from fieldagent.hub.api.reading import END, is_device_known
 from fieldagent.hub.part import PartHost
 from fieldagent.hub.records.sos import Actor
@@ -49,7 +49,7 @@ KITS_MAX = 500
 _AT = ITEMS["location"].members
 
 
-def _circle(value: Any) -> Circle:
+def _parse_circle(value: Any) -> Circle:
     if not isinstance(value, dict) or value.keys() != {"latitude", "longitude", "radius"}:
         raise WrongValue("must be an object with latitude, longitude and radius")
     latitude, longitude = (_AT[name].read(value[name]) for name in ("latitude", "longitude"))
@@ -68,13 +68,13 @@ def _circle(value: Any) -> Circle:
         raise WrongValue(sentence("is invalid: {error}", error=error)) from None
 
 
-def _document(value: Any) -> dict[str, Any]:
+def _check_document(value: Any) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise WrongValue("must be a GeoJSON Polygon")
     return value
 
 
-def _polygon(document: dict[str, Any]) -> Polygon:
+def _parse_polygon(document: dict[str, Any]) -> Polygon:
     """Return the polygon in a GeoJSON document. Raises Problem 409."""
     try:
         return shape.parse_polygon(document)
@@ -85,7 +85,7 @@ def _polygon(document: dict[str, Any]) -> Polygon:
 _number = make_integer_reader(1, END)
 
 
-def _numbers(value: Any) -> list[str]:
+def _parse_numbers(value: Any) -> list[str]:
     if not isinstance(value, list) or not 1 <= len(value) <= KITS_MAX:
         raise WrongValue(sentence("must be an array of 1 to {most} device numbers", most=KITS_MAX))
     return [str(_number(each)) for each in value]
@@ -93,17 +93,17 @@ def _numbers(value: Any) -> list[str]:
 
 NEW_FENCE = {
     "name": Field(make_line_reader(), "name", required=True),
-    "circle": Field(_circle, "circle"),
-    "polygon": Field(_document, "polygon"),
+    "circle": Field(_parse_circle, "circle"),
+    "polygon": Field(_check_document, "polygon"),
     "alarmOn": Field(make_choice_reader(REPORTED_CROSSINGS), "alarm_on"),
-    "devices": Field(_numbers, "devices"),
+    "devices": Field(_parse_numbers, "devices"),
     "group": Field(make_line_reader(), "group"),
 }
 
 
 NEW_ROUTE = {
     "device": Field(_number, "device", required=True),
-    "circle": Field(_circle, "circle", required=True),
+    "circle": Field(_parse_circle, "circle", required=True),
     "due": Field(read_timestamp, "due", required=True),
     "margin": Field(make_integer_reader(0, 604_800), "margin"),
     "name": Field(make_line_reader(), "name"),
@@ -153,7 +153,7 @@ class PlacesApi:
             raise Problem(
                 422, "nothing was changed: a fence must have either a circle or a polygon"
             )
-        drawn = body["circle"] if "circle" in body else _polygon(body["polygon"])
+        drawn = body["circle"] if "circle" in body else _parse_polygon(body["polygon"])
         kits = FenceKits(body.get("devices", ()), body.get("group", ""))
 
         def store_fence(db: Db, now: float) -> dict[str, Any]:
@@ -212,7 +212,7 @@ class PlacesApi:
             margin = body.get("margin", DEFAULT_MARGIN_S)
             plan = RoutePlan(device, name, place, body["due"].timestamp(), margin)
             route = routes.add_route(db, caller.workspace, plan, now, actor=str(caller.member))
-            remember(db, asked, str(route), now)
+            store_result(db, asked, str(route), now)
             return _find_entry(routes.list_routes(db, caller.workspace), route)
 
         return make_json_response(await self._commit(store_route), 201)

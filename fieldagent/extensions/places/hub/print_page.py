@@ -46,10 +46,10 @@ def render_page(report: KitWeek) -> bytes:
         ),
         '<p class="screen quiet">Print this page, or save it as PDF by your browser\'s print.</p>',
         *_cut(report),
-        *_positions(report),
-        *_messages(report),
-        *_incidents(report),
-        *_costs(report),
+        *_render_positions(report),
+        *_render_messages(report),
+        *_render_incidents(report),
+        *_render_costs(report),
     ]
     text = (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
@@ -76,7 +76,7 @@ def _cut(report: KitWeek) -> list[str]:
     return [] if report.whole else [_line("There is more than a report holds: this is not all.")]
 
 
-def _positions(report: KitWeek) -> list[str]:
+def _render_positions(report: KitWeek) -> list[str]:
     parts = ["<h2>Where it was</h2>"]
     if report.unproved:
         parts.append(_line(f"Left out: {report.unproved} positions, sender not verified."))
@@ -86,12 +86,12 @@ def _positions(report: KitWeek) -> list[str]:
     for each in report.track:
         days.setdefault(each.moment.date().isoformat(), []).append(each)
     rows = [
-        (day, len(some), _clock(some[0]), _clock(some[-1]), _place(some[-1]))
+        (day, len(some), _format_clock(some[0]), _format_clock(some[-1]), _place(some[-1]))
         for day, some in days.items()
     ]
-    parts.append(_sketch(report.track, report.pause))
+    parts.append(_render_sketch(report.track, report.pause))
     head = ("Day (UTC)", "Positions", "First", "Last", "Last place")
-    parts.append(_table(head, rows, numbers=(1,)))
+    parts.append(_render_table(head, rows, numbers=(1,)))
     usual = format_minutes(int(report.pause))
     gaps = [
         (
@@ -104,10 +104,10 @@ def _positions(report: KitWeek) -> list[str]:
     if not gaps:
         return [*parts, _line(f"No gap longer than {usual}.")]
     parts.append(_line(f"Its position in between is unknown (gaps longer than {usual}, dotted):"))
-    return [*parts, _table(("From", "To", "Length"), gaps)]
+    return [*parts, _render_table(("From", "To", "Length"), gaps)]
 
 
-def _messages(report: KitWeek) -> list[str]:
+def _render_messages(report: KitWeek) -> list[str]:
     sent = [(kind, count) for kind, count in sorted(report.sent_counts().items())]
     deliveries = [
         (kind, state, over or "-", count)
@@ -115,9 +115,11 @@ def _messages(report: KitWeek) -> list[str]:
     ]
     return [
         "<h2>From the kit</h2>",
-        _table(("Kind", "Stored at the hub"), sent, numbers=(1,)) if sent else _line("Nothing."),
+        _render_table(("Kind", "Stored at the hub"), sent, numbers=(1,))
+        if sent
+        else _line("Nothing."),
         "<h2>To the kit</h2>",
-        _table(("Kind", "State", "Over", "Number"), deliveries, numbers=(3,))
+        _render_table(("Kind", "State", "Over", "Number"), deliveries, numbers=(3,))
         if deliveries
         else _line("Nothing."),
         _line("stored: the kit has confirmed that it is on its disk. waiting, on its way: it has"
@@ -126,7 +128,7 @@ def _messages(report: KitWeek) -> list[str]:
     ]  # fmt: skip
 
 
-def _incidents(report: KitWeek) -> list[str]:
+def _render_incidents(report: KitWeek) -> list[str]:
     rows = [
         (
             f"{each['kind']} {each['id']}",
@@ -141,10 +143,10 @@ def _incidents(report: KitWeek) -> list[str]:
         for each in report.incidents
     ]
     head = ("Incident", "Raised", "State", "Seen by", "Closed", "By whom and why")
-    return ["<h2>Incidents</h2>", _table(head, rows) if rows else _line("None.")]
+    return ["<h2>Incidents</h2>", _render_table(head, rows) if rows else _line("None.")]
 
 
-def _costs(report: KitWeek) -> list[str]:
+def _render_costs(report: KitWeek) -> list[str]:
     rows = [
         (
             each["day"],
@@ -171,13 +173,13 @@ def _costs(report: KitWeek) -> list[str]:
     total = [_line(f"Together: {report.money}, as the hub counts.")] if report.money else []
     return [
         "<h2>What it cost</h2>",
-        _table(head, rows, numbers=(2, 3, 4)) if rows else _line("Nothing was counted."),
+        _render_table(head, rows, numbers=(2, 3, 4)) if rows else _line("Nothing was counted."),
         *total,
         _line("The hub does not count the bytes of one kit over IP, SMS and radio."),
     ]
 
 
-def _sketch(track: Sequence[PlacedPoint], pause: float) -> str:
+def _render_sketch(track: Sequence[PlacedPoint], pause: float) -> str:
     """Return a map of the track as SVG, with north at the top. Gaps are dotted."""
     middle, east = track[0].place.latitude, track[0].place.longitude
     flat = {
@@ -199,9 +201,9 @@ def _sketch(track: Sequence[PlacedPoint], pause: float) -> str:
 
     min_x, min_y = min(xs), min(ys)
     parts = split_into_legs(track, pause)
-    drawn = [_stroke("", map(format_point, leg)) for leg in parts]
+    drawn = [_render_stroke("", map(format_point, leg)) for leg in parts]
     drawn += [
-        _stroke("gap", map(format_point, (before[-1], after[0])))
+        _render_stroke("gap", map(format_point, (before[-1], after[0])))
         for before, after in pairwise(parts)
     ]
     x, y = format_point(track[-1]).split(",")
@@ -212,11 +214,11 @@ def _sketch(track: Sequence[PlacedPoint], pause: float) -> str:
     )
 
 
-def _stroke(look: str, points: Iterable[str]) -> str:
+def _render_stroke(look: str, points: Iterable[str]) -> str:
     return f'<polyline class="{look}" points="{" ".join(points)}"/>'
 
 
-def _clock(point: PlacedPoint) -> str:
+def _format_clock(point: PlacedPoint) -> str:
     return point.moment.strftime("%H:%M")
 
 
@@ -228,7 +230,7 @@ def _line(text: str) -> str:
     return f"<p>{escape(text)}</p>"
 
 
-def _table(
+def _render_table(
     head: Sequence[str], rows: Sequence[Sequence[Any]], *, numbers: Sequence[int] = ()
 ) -> str:
     """Return an HTML table. `numbers` are the indexes of columns that are aligned to the right."""

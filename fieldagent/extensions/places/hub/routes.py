@@ -203,7 +203,7 @@ def check_overdue(db: Db, now: float) -> list[str]:
         text = (
             f"{kit} was to be at '{name}' by {format_time(due, now)}, and is overdue since"
             f" {format_time(due + margin, now)}: no position within it has come."
-            f" {_newest(place, now)}"
+            f" {_describe_newest(place, now)}"
         )
         posting = Posting(workspace, member, Message(text), int(now), SOS_PRIORITY, alarm=True)
         alarm = ledger.raise_alarm(db, posting, device, now, ALARM)
@@ -212,7 +212,7 @@ def check_overdue(db: Db, now: float) -> list[str]:
     return lines
 
 
-def _newest(place: Sequence[float | None], now: float) -> str:
+def _describe_newest(place: Sequence[float | None], now: float) -> str:
     latitude, longitude, at = place
     if latitude is None or longitude is None or at is None:
         return "Its position is unknown."

@@ -86,7 +86,7 @@ def parse_polygon(document: Any) -> Polygon:
     """Return the polygon in a GeoJSON document. The document may be a file with one Feature. Raises
     WrongShape.
     """
-    geometry = _geometry(document)
+    geometry = _find_geometry(document)
     rings = geometry.get("coordinates")
     if not isinstance(rings, list) or not rings:
         raise WrongShape("the Polygon has no coordinates: use an array of rings of points")
@@ -99,16 +99,16 @@ def parse_polygon(document: Any) -> Polygon:
                 most=POINTS_MAX,
             )
         )
-    return _laid_out(_ring(ring, number) for number, ring in enumerate(rings))
+    return _lay_out(_ring(ring, number) for number, ring in enumerate(rings))
 
 
-def _laid_out(rings: Iterable[Sequence[Point]]) -> Polygon:
+def _lay_out(rings: Iterable[Sequence[Point]]) -> Polygon:
     """Return a polygon whose sides span at most 180 degrees of longitude. The longitudes of holes
     are shifted by 360 degrees if necessary, so that they match the outer ring.
     """
-    outer, *holes = map(_unrolled, rings)
-    middle = _middle(outer)
-    return Polygon((outer, *(_beside(hole, middle) for hole in holes)))
+    outer, *holes = map(_unroll, rings)
+    middle = _compute_middle(outer)
+    return Polygon((outer, *(_move_beside(hole, middle) for hole in holes)))
 
 
 def encode_shape(shape: Shape) -> dict[str, Any]:
@@ -116,7 +116,8 @@ def encode_shape(shape: Shape) -> dict[str, Any]:
     if isinstance(shape, Circle):
         return {"circle": shape._asdict()}
     rings = [
-        [[_on_earth(longitude), latitude] for longitude, latitude in ring] for ring in shape.rings
+        [[_normalise_longitude(longitude), latitude] for longitude, latitude in ring]
+        for ring in shape.rings
     ]
     return {"polygon": {"type": "Polygon", "coordinates": rings}}
 
@@ -127,7 +128,7 @@ def decode_shape(drawing: dict[str, Any]) -> Shape:
     """
     if "circle" in drawing:
         return Circle(**drawing["circle"])
-    return _laid_out(
+    return _lay_out(
         [(longitude, latitude) for longitude, latitude in ring]
         for ring in drawing["polygon"]["coordinates"]
     )
@@ -166,19 +167,19 @@ def compute_distance_outside(shape: Shape, latitude: float, longitude: float) ->
     """
     if isinstance(shape, Circle):
         return compute_distance(shape.latitude, shape.longitude, latitude, longitude) - shape.radius
-    middle = _middle(shape.rings[0])
+    middle = _compute_middle(shape.rings[0])
     longitude = middle + remainder(longitude - middle, 360.0)
     inside = sum(_is_inside(ring, longitude, latitude) for ring in shape.rings) % 2
     # If a polygon is wider than half the earth, its nearest edge may be in the other direction.
     off = min(
-        _to_edge(ring, longitude + turn, latitude)
+        _compute_edge_distance(ring, longitude + turn, latitude)
         for ring in shape.rings
         for turn in (-360.0, 0.0, 360.0)
     )
     return -off if inside else off
 
 
-def _geometry(document: Any) -> dict[str, Any]:
+def _find_geometry(document: Any) -> dict[str, Any]:
     """Return the only geometry in a document, which must be a Polygon. Raises WrongShape."""
     while isinstance(document, dict) and document.get("type") in ("Feature", "FeatureCollection"):
         if document["type"] == "Feature":
@@ -222,17 +223,17 @@ def _ring(ring: Any, number: int) -> list[Point]:
             )
         )
     points = [
-        _point(each, sentence("point {at} of {name}", at=at, name=name))
+        _parse_point(each, sentence("point {at} of {name}", at=at, name=name))
         for at, each in enumerate(ring, 1)
     ]
     if points[0] != points[-1]:
         raise WrongShape(
             sentence("{name} is not closed: its last point must equal its first", name=name)
         )
-    laid = _unrolled(points)
+    laid = _unroll(points)
     if abs(laid[-1][0] - laid[0][0]) > 1:
         raise WrongShape(sentence("{name} surrounds a pole: use a circle there", name=name))
-    if (crossed := _crossing(laid)) is not None:
+    if (crossed := _find_crossing(laid)) is not None:
         raise WrongShape(
             sentence(
                 "{name} crosses itself: its sides from point {first} and from point {second}"
@@ -245,7 +246,7 @@ def _ring(ring: Any, number: int) -> list[Point]:
     return points
 
 
-def _unrolled(ring: Sequence[Point]) -> tuple[Point, ...]:
+def _unroll(ring: Sequence[Point]) -> tuple[Point, ...]:
     """Return the ring with longitudes beyond 180 degrees if necessary. Each side then goes in the
     shorter direction.
     """
@@ -258,7 +259,7 @@ def _unrolled(ring: Sequence[Point]) -> tuple[Point, ...]:
     return tuple(laid)
 
 
-def _point(value: Any, name: str) -> Point:
+def _parse_point(value: Any, name: str) -> Point:
     numbers = isinstance(value, list) and len(value) >= 2
     if not numbers or any(
         isinstance(each, bool) or not isinstance(each, int | float) for each in value[:2]
@@ -287,7 +288,7 @@ def _check(longitude: float, latitude: float, name: str) -> None:
             )
 
 
-def _crossing(ring: Sequence[Point]) -> tuple[int, int] | None:
+def _find_crossing(ring: Sequence[Point]) -> tuple[int, int] | None:
     """Return the first two sides that cross each other, by the indexes of their first points.
     Return None if no sides cross.
     """
@@ -297,30 +298,30 @@ def _crossing(ring: Sequence[Point]) -> tuple[int, int] | None:
             c, d = sides[other]
             if min(a[0], b[0]) > max(c[0], d[0]) or max(a[0], b[0]) < min(c[0], d[0]):
                 continue
-            apart = _side(a, b, c) * _side(a, b, d) < 0
-            if apart and _side(c, d, a) * _side(c, d, b) < 0:
+            apart = _compute_side(a, b, c) * _compute_side(a, b, d) < 0
+            if apart and _compute_side(c, d, a) * _compute_side(c, d, b) < 0:
                 return one + 1, other + 1
     return None
 
 
-def _side(a: Point, b: Point, c: Point) -> float:
+def _compute_side(a: Point, b: Point, c: Point) -> float:
     """Return a number whose sign shows on which side of the line from `a` to `b` the point `c`
     is.
     """
     return (b[0] - a[0]) * (c[1] - a[1]) - (b[1] - a[1]) * (c[0] - a[0])
 
 
-def _middle(ring: Sequence[Point]) -> float:
+def _compute_middle(ring: Sequence[Point]) -> float:
     """Return the longitude of the middle of a ring."""
     east = [longitude for longitude, _ in ring]
     return (min(east) + max(east)) / 2
 
 
-def _beside(ring: tuple[Point, ...], middle: float) -> tuple[Point, ...]:
+def _move_beside(ring: tuple[Point, ...], middle: float) -> tuple[Point, ...]:
     """Return a hole with its longitudes shifted by 360 degrees if necessary, so that they match the
     outer ring.
     """
-    own = _middle(ring)
+    own = _compute_middle(ring)
     turn = middle + remainder(own - middle, 360.0) - own
     return tuple((longitude + turn, latitude) for longitude, latitude in ring)
 
@@ -336,7 +337,7 @@ def _is_inside(ring: Sequence[Point], x: float, y: float) -> bool:
     return odd
 
 
-def _to_edge(ring: Sequence[Point], x: float, y: float) -> float:
+def _compute_edge_distance(ring: Sequence[Point], x: float, y: float) -> float:
     """Return the distance in metres to the nearest side. It is measured on a flat map that is exact
     at the point.
     """
@@ -351,6 +352,6 @@ def _to_edge(ring: Sequence[Point], x: float, y: float) -> float:
     return nearest * _DEGREE_M
 
 
-def _on_earth(longitude: float) -> float:
+def _normalise_longitude(longitude: float) -> float:
     """Return the longitude in the range from -180 to 180."""
     return longitude if -180 <= longitude <= 180 else remainder(longitude, 360.0)

@@ -28,15 +28,19 @@ from fieldagent.http.problem import Problem
 from fieldagent.hub.field.trackers import TrackerReport
 
 
-def read(request: Request) -> TrackerReport | None:
+def parse_report(request: Request) -> TrackerReport | None:
     """Return the report of a position or an alarm. Return None for an event that is not an alarm,
     because its position is forwarded separately. Raises Problem 400.
     """
     document = parse_document(get_required_body(request))
-    device, position, event = (_object(document, name) for name in ("device", "position", "event"))
+    device, position, event = (
+        _get_object(document, name) for name in ("device", "position", "event")
+    )
     if not device:
         raise Problem(400, "the body must hold device and position, as Traccar forwards them")
-    alarm = join_alarms(*(_object(each, "attributes").get("alarm") for each in (event, position)))
+    alarm = join_alarms(
+        *(_get_object(each, "attributes").get("alarm") for each in (event, position))
+    )
     if event and event.get("type") != "alarm" and not alarm:
         return None
     return make_report(
@@ -60,10 +64,10 @@ def _place(position: dict[str, Any]) -> dict[str, float] | None:
     )
 
 
-def _object(document: Any, name: str) -> dict[str, Any]:
+def _get_object(document: Any, name: str) -> dict[str, Any]:
     """Return the member `name`, or an empty object if the member is missing or is not an object."""
     value = document.get(name) if isinstance(document, dict) else None
     return value if isinstance(value, dict) else {}
 
 
-KIND = TrackerKind("traccar", "Traccar", ("POST",), read)
+KIND = TrackerKind("traccar", "Traccar", ("POST",), parse_report)

@@ -37,7 +37,7 @@ def add(call: Call) -> Result:
     anything. Raises Refused if a tracker of the workspace has the same `--id`.
     """
     asked, ident = call.arguments, call.arguments.id.strip()
-    id_ = trackers.add(
+    id_ = trackers.add_tracker(
         *call.here, call.member, asked.name, ident, interval_s=asked.every, now=call.now
     )
     return {"id": id_, "tracker": ident}

@@ -41,7 +41,7 @@ def parse_week(text: str) -> Week:
         if match is None:
             raise ValueError
         monday = date.fromisocalendar(int(match[1]), int(match[2]), 1)
-        return _from(monday)
+        return _make_week(monday)
     except (ValueError, OverflowError):
         raise WrongWeek(
             sentence(
@@ -54,10 +54,10 @@ def parse_week(text: str) -> Week:
 def find_week(moment: float) -> Week:
     """Return the week that contains a Unix time."""
     day = datetime.fromtimestamp(moment, UTC).date()
-    return _from(day - timedelta(days=day.weekday()))
+    return _make_week(day - timedelta(days=day.weekday()))
 
 
-def _from(monday: date) -> Week:
+def _make_week(monday: date) -> Week:
     year, number, _ = monday.isocalendar()
     begins = datetime(monday.year, monday.month, monday.day, tzinfo=UTC)
     ends = begins + timedelta(days=7)  # The end of 9999-W52 is after the last possible date.

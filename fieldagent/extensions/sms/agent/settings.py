@@ -50,14 +50,14 @@ def _get_ending(number: str) -> str:
     return number[-8:] if number.lstrip("+").isdigit() else number
 
 
-def _number(value: str) -> str:
+def _read_number(value: str) -> str:
     if not re.fullmatch(r"\+[1-9][0-9]{5,14}", value, re.ASCII):
         raise WrongProperty(f"must be a telephone number such as +41791234567, not {value!r}")
     return value
 
 
 def _read_numbers(value: str) -> tuple[str, ...]:
-    return tuple(_number(each) for each in value.replace(",", " ").split())
+    return tuple(_read_number(each) for each in value.replace(",", " ").split())
 
 
 def _read_pin(value: str) -> str:
@@ -80,7 +80,12 @@ KEYS = (
         115_200,
         "speed of the serial port (115200)",
     ),
-    Key("sms-hub-number", _number, "", "telephone number of the hub for SMS, such as +41791234567"),
+    Key(
+        "sms-hub-number",
+        _read_number,
+        "",
+        "telephone number of the hub for SMS, such as +41791234567",
+    ),
     Key(
         "sms-allow",
         _read_numbers,

@@ -38,19 +38,19 @@ def accept_alert(
     unknown.
     """
     ident = f"tak:{alert.sender.uid}"
-    if trackers.find(db, workspace, ident) is None:
+    if trackers.find_tracker(db, workspace, ident) is None:
         ((many,),) = db.execute(
             "SELECT count(*) FROM tracker WHERE workspace = ? AND ident LIKE ?",
             *(workspace, f"{SHARED_TRACKER}%"),
         )
         if many >= PHONES_MAX:
             ident = SHARED_TRACKER
-        if trackers.find(db, workspace, ident) is None:
+        if trackers.find_tracker(db, workspace, ident) is None:
             whose = member
             if whose is None or ident == SHARED_TRACKER:
                 whose = _find_voice(db, workspace, now)
             _add(db, workspace, whose, alert.sender, ident, now)
-    tracker = trackers.find(db, workspace, ident)
+    tracker = trackers.find_tracker(db, workspace, ident)
     if tracker is None:
         return ItemResult.REFUSED
     incident = trackers.open_incident(db, tracker.device)
@@ -74,7 +74,7 @@ def _add(db: Db, workspace: int, member: int, phone: TakUnit, ident: str, now: f
     by_uid = f"{phone.callsign} {sha256(phone.uid.encode()).hexdigest()[:8]}"
     for name in (OTHER_PHONES,) if ident == SHARED_TRACKER else (phone.callsign, by_uid):
         with suppress(Refused):
-            trackers.add(db, workspace, member, name, ident, now=now)
+            trackers.add_tracker(db, workspace, member, name, ident, now=now)
             return
 
 

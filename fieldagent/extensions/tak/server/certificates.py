@@ -43,7 +43,7 @@ def find_user(db: Db, workspace: int, name_or_id: str) -> PhoneHolder:
     return PhoneHolder(member, name)
 
 
-def add(
+def add_certificate(
     db: Db, workspace: int, holder: PhoneHolder, serial: str, *, expires: float, now: float
 ) -> None:
     """Store a new certificate, which is valid from now on. Raises Refused."""
@@ -71,7 +71,7 @@ def add(
     )
 
 
-def revoke(db: Db, workspace: int, member: int, now: float) -> int:
+def revoke_certificates(db: Db, workspace: int, member: int, now: float) -> int:
     """Revoke all valid certificates and invitations of a user. Return the number of
     certificates.
     """

@@ -125,7 +125,7 @@ class Enrolment:
         key = sha256(public.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo))
         now, serial = int(self._clock()), f"{x509.random_serial_number():x}"
         new = CertificateTerms(serial, now + certificates.PHONE_LIFETIME)
-        use = partial(invitations.use, holder=caller.holder, token=caller.token)
+        use = partial(invitations.use_invitation, holder=caller.holder, token=caller.token)
         put = partial(use, workspace=self._workspace, key=key.hexdigest(), new=new)
         try:
             terms = await self._store.commit(put)

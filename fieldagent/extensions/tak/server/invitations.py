@@ -32,7 +32,7 @@ class CertificateTerms(NamedTuple):
     expires: float
 
 
-def invite(db: Db, workspace: int, holder: PhoneHolder, now: float) -> str:
+def create_invitation(db: Db, workspace: int, holder: PhoneHolder, now: float) -> str:
     """Create an invitation and return its secret, which only the user's phone may see."""
     token = secrets.token_urlsafe(18)
     db.execute("DELETE FROM tak_invitation WHERE expires <= ?", now)
@@ -66,7 +66,7 @@ def find_invited(db: Db, workspace: int, name: str, token: str, now: float) -> P
     return None
 
 
-def use(
+def use_invitation(
     db: Db, workspace: int, holder: PhoneHolder, token: str, key: str, new: CertificateTerms
 ) -> CertificateTerms | None:
     """Issue a certificate with the terms `new` for a key (SHA-256 in hexadecimal), and return its
@@ -90,7 +90,9 @@ def use(
             "UPDATE tak_invitation SET key = ?, serial = ? WHERE token = ?",
             *(key, new.serial, stored),
         )
-        certificates.add(db, workspace, holder, new.serial, expires=new.expires, now=now)
+        certificates.add_certificate(
+            db, workspace, holder, new.serial, expires=new.expires, now=now
+        )
         return new
     if used != key:
         return None
