@@ -77,7 +77,7 @@ class TrackerReport(NamedTuple):
     """Fields of a location (`package.reading`) in their units; None if the report has no
     position."""
     alarm: str = ""
-    """Alarms such as `sos` as the tracker sent them, separated by commas (`alarm_of`)."""
+    """Alarms such as `sos` as the tracker sent them, separated by commas (`join_alarms`)."""
     accuracy: float = 0.0
     """Metres by which the position may be wrong; 0 if unknown."""
     unread: str = ""
