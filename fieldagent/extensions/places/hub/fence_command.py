@@ -36,7 +36,9 @@ def add(arguments: argparse.Namespace) -> int:
     @make_transaction
     def change(call: Call) -> Result:
         kits = FenceKits(arguments.kit, arguments.group)
-        fence = fences.add_fence(*call.here, arguments.name, drawn, arguments.alarm_on, kits, call.now)
+        fence = fences.add_fence(
+            *call.here, arguments.name, drawn, arguments.alarm_on, kits, call.now
+        )
         return {"id": fence, "name": arguments.name}
 
     return change(arguments)

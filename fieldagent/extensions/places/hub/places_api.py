@@ -162,7 +162,9 @@ class PlacesApi:
                 body.get("alarm_on", REPORTED_CROSSINGS[0]),
                 str(caller.member),
             )
-            fence = fences.add_fence(db, caller.workspace, name, drawn, alarm_on, kits, now, actor=by)
+            fence = fences.add_fence(
+                db, caller.workspace, name, drawn, alarm_on, kits, now, actor=by
+            )
             return _find_entry(fences.list_fences(db, caller.workspace), fence)
 
         return make_json_response(await self._commit(store_fence), 201)

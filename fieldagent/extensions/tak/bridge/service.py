@@ -268,7 +268,7 @@ class _Bridge:
                 event = tak.make_receipt(
                     receipt, TakUnit(pending.uid, pending.callsign), tak_map.make_date(now)
                 )
-                said.append(Outgoing([event], partial(_record_tick_sent, pending=pending)))
+                said.append(Outgoing([event], partial(_record_receipt_sent, pending=pending)))
         return said
 
     def _make_alert_events(
@@ -387,8 +387,8 @@ def _record_item_sent(db: Db, now: float, *, out: OutEvent, site: TakSite) -> No
     records.record_sent(db, out, now, handed=site.has(out.uid))
 
 
-def _record_tick_sent(db: Db, now: float, *, pending: PendingReceipt) -> None:
-    records.record_receipt_sent(db, tick)
+def _record_receipt_sent(db: Db, now: float, *, pending: PendingReceipt) -> None:
+    records.record_receipt_sent(db, pending)
 
 
 def _record_alert_sent(db: Db, now: float, *, alert: OpenAlert) -> None:
