@@ -259,8 +259,8 @@ class Agent:
         ]
 
     def find_stuck_part(self) -> str | None:
-        """Return a problem that only a restart of the whole agent may fix; None if there
-        is none.
+        """Return a problem that only a restart of the whole agent may fix, or None if there is
+        none.
         """
         journal = self.parts.journal
         if journal.failed is not None:

@@ -129,7 +129,7 @@ def _run_cellular(
 
 
 def _make_range_reader(settings: Settings, parts: Parts) -> Callable[[], Mapping[int, int]] | None:
-    """Return the function that lists the stations in range; None if this kit does not send the
+    """Return the function that lists the stations in range, or None if this kit does not send the
     hub's messages to neighbours.
     """
     brings = parts.station is not None and settings.radio_relay_down == "on"

@@ -139,7 +139,7 @@ class Events:
         return b"".join(events), place
 
     def _make_document(self, change: Change) -> str:
-        """Return the event's content; empty if its subject no longer exists."""
+        """Return the event's content, or '' if its subject no longer exists."""
         if change.topic == "inbound":
             return changes.read_payload(self._journal, change.subject) or ""
         if change.topic == "sos":

@@ -1,5 +1,5 @@
 """For root's units, checks settings and programs that arrive over the link (`fieldagent settings
---go-on`). Decides if a setting may be changed remotely, and makes the new settings file.
+--go-on`). Decides whether a setting may be changed remotely, and makes the new settings file.
 """
 
 from __future__ import annotations

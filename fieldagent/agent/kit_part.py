@@ -89,8 +89,8 @@ def get_devices(part: KitPart) -> list[Recognition]:
 
 
 def get_device_ports(settings: Mapping[str, Any]) -> dict[str, str | None]:
-    """Return the ports of the parts in `settings`, by their settings; None for a part that is off.
-    Imports no part if there are no settings of parts.
+    """Return the ports of the parts in `settings`, by their settings, or None for a part that is
+    off. Imports no part if there are no settings of parts.
     """
     if not settings:
         return dict.fromkeys(list_places("devices"))

@@ -40,7 +40,7 @@ ANY_ADDRESS = ("0.0.0.0", "::")
 
 
 def find_own_address(network: Network) -> str | None:
-    """Return this machine's address in that network; None if it has none. No packet is sent."""
+    """Return this machine's address in that network, or None if it has none. No packet is sent."""
     family = socket.AF_INET if network.version == 4 else socket.AF_INET6
     with socket.socket(family, socket.SOCK_DGRAM) as probe:
         try:

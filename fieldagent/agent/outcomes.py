@@ -67,7 +67,7 @@ def _update(path: Path) -> UpdateReport | None:
 
 
 def read_offer_report(path: Path) -> OfferReport | None:
-    """Return the result of an offer; None if the file is missing or damaged."""
+    """Return the result of an offer, or None if the file is missing or damaged."""
     values = _read_outcomes(path, number=int, state=str, why=str)
     return None if values is None else OfferReport(*values)
 

@@ -155,11 +155,11 @@ class UpdateNews:
         return pause
 
     def _get_trusted_time(self) -> float | None:
-        """Return the Unix time; None if there is no trusted source of the time."""
+        """Return the Unix time, or None if there is no trusted source of the time."""
         return self._clock.date(self._clock.now()) if self._clock.source() else None
 
     def _find_offered_address(self) -> str:
-        """Return the address of the hub's last offer; empty if there is none."""
+        """Return the address of the hub's last offer, or '' if there is none."""
         try:
             return (self._folder / OFFER_FILE).read_text()
         except (OSError, UnicodeDecodeError):
@@ -209,7 +209,7 @@ def _store_news(path: Path, news: News) -> None:
 
 
 def _read_stored_news(path: Path) -> News | None:
-    """Return the stored news; None if it is missing or unreadable."""
+    """Return the stored news, or None if it is missing or unreadable."""
     try:
         document = json.loads(path.read_bytes())
         since, signed, offered = (float(document[each]) for each in ("since", "signed", "offered"))

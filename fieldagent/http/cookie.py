@@ -21,7 +21,7 @@ def read_cookie(request: Request, name: str) -> str | None:
 
 
 def set_cookie(name: str, value: str, seconds: float, *, secure: bool) -> tuple[str, str]:
-    """Return the header that sets the cookie for `seconds`; 0 deletes it. With `secure`, the cookie
+    """Return the header that sets the cookie for `seconds`; 0 deletes it. If `secure`, the cookie
     is sent only over TLS.
     """
     how = "Secure; HttpOnly" if secure else "HttpOnly"

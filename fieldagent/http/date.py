@@ -26,7 +26,9 @@ def write_date(second: int) -> bytes:
 
 
 def read_date(text: str) -> float | None:
-    """Return a date as Unix time; None if it does not have the form that senders must use today."""
+    """Return a date as Unix time, or None if it does not have the form that senders must use
+    today.
+    """
     match = _FIXED_FORM.fullmatch(text)
     if match is None or match[2] not in _MONTHS:
         return None
@@ -41,5 +43,5 @@ def read_date(text: str) -> float | None:
 
 
 def read_delay(text: str) -> float | None:
-    """Return the seconds of a `Retry-After`; None if it is not an integer."""
+    """Return the seconds of a `Retry-After`, or None if it is not an integer."""
     return float(text[:9]) if text.isascii() and text.isdigit() else None

@@ -75,7 +75,9 @@ class CallerAccount:
         self._paid_at = max(self._paid_at, trio.current_time()) + seconds / self.share.core
 
     def compute_wait(self) -> float:
-        """Return the seconds until the caller's next turn; 0 if the caller may continue at once."""
+        """Return the seconds until the caller's next turn, or 0 if the caller may continue at
+        once.
+        """
         share = self.share
         return max(0.0, self._paid_at - trio.current_time() - share.burst / share.core)
 

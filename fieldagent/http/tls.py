@@ -29,7 +29,7 @@ def trust(ca_file: Path | None) -> ssl.SSLContext:
 
 
 def describe_fault(error: BaseException | None, ca_setting: str = "") -> str | None:
-    """Return the TLS fault of a peer, for people; None if the connection just ended.
+    """Return the TLS fault of a peer, for people, or None if the connection just ended.
 
     `ca_setting` is the name of the setting for a private authority's file, if there is one.
     """

@@ -149,7 +149,7 @@ def wait_until_safe_to_stop(port: int) -> None:
 
 
 def fetch_working_channels(port: int) -> dict[str, str] | None:
-    """Return the state of each channel that works now; None if no agent answers."""
+    """Return the state of each channel that works now, or None if no agent answers."""
     try:
         channels = call(port, "GET", "/api/status", timeout=ANSWER_TIMEOUT_S).body["channels"]
     except CallFailed:

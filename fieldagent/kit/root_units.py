@@ -43,8 +43,8 @@ def wait_until_alone(folder: Path) -> Iterator[None]:
 
 def read_left(offer: Path) -> bytes | None:
     """Return the content of the file that the agent has written for a root unit, read as the
-    agent's user; None if there is no such file. The agent's user may have put any kind of file in
-    its place, so links are not followed, and reading never blocks. Raises OSError.
+    agent's user, or None if there is no such file. The agent's user may have put any kind of file
+    in its place, so links are not followed, and reading never blocks. Raises OSError.
     """
     left: str | None = run_as_owner(offer.parent, partial(_read_left, offer))
     return None if left is None else left.encode("latin-1")

@@ -83,7 +83,7 @@ _LATER_TEXT = re.compile(r"canned words (\d{1,3})", re.ASCII)
 
 
 def find_number(text: str) -> int | None:
-    """Return the number of exactly this text; None if there is none."""
+    """Return the number of exactly this text, or None if there is none."""
     known = _NUMBER_BY_TEXT.get(text)
     if known is None and (later := _LATER_TEXT.fullmatch(text)):
         number = int(later[1])

@@ -89,7 +89,7 @@ def make_forecast(deliveries: Sequence[PastDelivery], now: float) -> Forecast | 
 
 
 def compute_steps(deliveries: Sequence[PastDelivery], now: float) -> Steps | None:
-    """Return the steps of deliveries on one channel at `now`; None if there are too few
+    """Return the steps of deliveries on one channel at `now`, or None if there are too few
     deliveries.
     """
     chosen = _choose_deliveries(deliveries, now)

@@ -241,7 +241,7 @@ def limit_date(date: datetime) -> datetime:
 
 
 def get_position_time(item: Item | ToHub) -> datetime | None:
-    """Return the time of a position; None for text and data, which have no time."""
+    """Return the time of a position, or None for text and data, which have no time."""
     return item.timestamp if isinstance(item, Location | Waypoint) else None
 
 

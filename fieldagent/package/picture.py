@@ -6,7 +6,7 @@ _AVIF = (b"avif", b"avis")
 
 
 def find_picture_type(content: bytes) -> str | None:
-    """Return the media type of a picture that browsers can show; None for any other data."""
+    """Return the media type of a picture that browsers can show, or None for any other data."""
     if content.startswith(b"\xff\xd8\xff"):
         return "image/jpeg"
     if content.startswith(b"\x89PNG\r\n\x1a\n"):

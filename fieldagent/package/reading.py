@@ -483,8 +483,8 @@ def _read_sos(
 
 
 def read_forgivingly(kind: str, value: Any, faults: list[Fault], items: Items = ITEMS) -> Any:
-    """Return an item without its unreadable members; None if a required member is unreadable. The
-    faults are added to `faults`.
+    """Return an item without its unreadable members, or None if a required member is unreadable.
+    The faults are added to `faults`.
     """
     build, _, members = items[kind]
     if not isinstance(value, dict):

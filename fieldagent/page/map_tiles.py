@@ -43,7 +43,7 @@ class CarriedMap:
         self.is_vector = False
 
     async def read_about(self) -> MapAbout | None:
-        """Return the description; None if there is no usable map."""
+        """Return the description, or None if there is no usable map."""
         if self.path is None:
             return None
         # Import this module only here, because a program without a map does not need it.
@@ -58,7 +58,7 @@ class CarriedMap:
         return description
 
     async def tile(self, zoom: int, x: int, y: int) -> Tile | None:
-        """Return a tile of the map; None if it is missing. Raises UnusableMap if the file is
+        """Return a tile of the map, or None if it is missing. Raises UnusableMap if the file is
         unusable now, or was unusable for `read_about`.
         """
         if self.path is None:

@@ -64,7 +64,7 @@ def is_valid_box(west: float, south: float, east: float, north: float) -> bool:
 
 
 def read_metadata(text: str) -> dict[str, Any]:
-    """Return the JSON object of a text; empty if it is not an object."""
+    """Return the JSON object of a text, or an empty dict if it is not an object."""
     try:
         check_depth(text)
         document = json.loads(text)

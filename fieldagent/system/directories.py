@@ -31,7 +31,7 @@ LOCK = "agent.lock"
 
 
 def is_held(directory: Path) -> bool | None:
-    """Return True if an agent uses this state directory; None if this user may not read the
+    """Return True if an agent uses this state directory, or None if this user may not read the
     lock.
     """
     try:

@@ -182,7 +182,7 @@ class ElapsedTime:
         )
 
     def get_due_base(self) -> ClockBase | None:
-        """Return the state to store; None if no write is due yet."""
+        """Return the state to store, or None if no write is due yet."""
         base = self.get_base()
         if self._kept is not None and base.since_boot - self._kept < SAVE_INTERVAL_S:
             return None
@@ -193,7 +193,7 @@ class ElapsedTime:
         self._kept = base.since_boot
 
     def source(self) -> str:
-        """Return the source of dates; empty if no source is trusted."""
+        """Return the source of dates, or '' if no source is trusted."""
         return self._source(self._look())
 
     def find_better_time(self) -> ReportedTime | None:
@@ -216,7 +216,7 @@ class ElapsedTime:
         return seen.source or self._find_trusted_source()
 
     def _find_trusted_source(self) -> str:
-        """Return the best source that at most half of the others contradict; empty if there is no
+        """Return the best source that at most half of the others contradict, or '' if there is no
         such source.
         """
         for who in filter(self._told.__contains__, SOURCES_BY_RANK):

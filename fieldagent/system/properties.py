@@ -166,7 +166,7 @@ class Key:
 
 
 def read_file(path: Path, *, is_required: bool) -> str:
-    """Return the text of the file; empty if it is missing and not `is_required`.
+    """Return the text of the file, or '' if it is missing and not `is_required`.
 
     Raises InvalidSettings or OSError.
     """

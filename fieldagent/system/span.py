@@ -9,7 +9,7 @@ _SECONDS = {"s": 1, "m": 60, "": 60, "h": 3_600}
 
 
 def read_span(text: str) -> int | None:
-    """Return the seconds; None if the text is not a duration."""
+    """Return the seconds, or None if the text is not a duration."""
     match = _SPAN.fullmatch(text)
     return None if match is None else int(match[1]) * _SECONDS[match[2]]
 

@@ -119,7 +119,7 @@ class Supervisor:
         return {fault.part: fault.times for fault in self.get_faults()}
 
     def describe_trouble(self) -> str | None:
-        """Return the parts that do not recover, in a sentence; None if there are none."""
+        """Return the parts that do not recover, in a sentence, or None if there are none."""
         now = trio.current_time()
         down = [fault.part for fault in self.get_faults() if fault.is_down(now)]
         return f"failing repeatedly: {', '.join(down)}; see the log" if down else None

@@ -30,7 +30,7 @@ def notify(state: str, environ: MutableMapping[str, str] = os.environ) -> bool:
 
 def get_watchdog_interval(environ: MutableMapping[str, str] = os.environ) -> float | None:
     """Return the longest time in seconds that systemd allows between two notifications that the
-    program is alive; None if systemd expects none.
+    program is alive, or None if systemd expects none.
     """
     if environ.get("WATCHDOG_PID", str(os.getpid())) != str(os.getpid()):
         return None

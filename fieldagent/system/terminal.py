@@ -74,7 +74,7 @@ def has_colours(stream: int) -> bool:
 
 
 def get_terminal_width() -> int | None:
-    """Return the columns of the terminal on standard output; None if standard output is not a
+    """Return the columns of the terminal on standard output, or None if standard output is not a
     terminal.
     """
     return shutil.get_terminal_size().columns if os.isatty(1) else None

@@ -84,7 +84,7 @@ def judge(reply: Reply, now: float, remedy: str = REMEDY) -> HandoverResult:
 
 
 def read_retry_after(headers: Mapping[str, str], now: float) -> float:
-    """Return the seconds of `Retry-After` (RFC 9110, 10.2.3); 0 if it is missing or invalid.
+    """Return the seconds of `Retry-After` (RFC 9110, 10.2.3), or 0 if it is missing or invalid.
 
     A date is compared with the receiver's own `Date`, because this machine's clock may be wrong by
     years.

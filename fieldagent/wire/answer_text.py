@@ -49,7 +49,7 @@ def pack_last(lines: Sequence[str], size: int) -> bytes:
 
 def _find_most(select: Callable[[int], Sequence[str]], maximum: int, size: int) -> int:
     """Return the largest number up to `maximum` for which the packed `select` fits into `size`
-    bytes; 0 if none fits.
+    bytes, or 0 if none fits.
     """
     low, high = 0, maximum
     while low < high:

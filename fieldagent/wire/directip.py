@@ -228,7 +228,7 @@ _WEST, _SOUTH, _FORMAT = 0x01, 0x02, 0x0C
 
 
 def _read_location(contents: dict[int, bytes]) -> MoLocation | None:
-    """Return the location; None if it is missing or impossible. The message is valid without a
+    """Return the location, or None if it is missing or impossible. The message is valid without a
     location.
     """
     content = contents.get(MO_LOCATION, b"")

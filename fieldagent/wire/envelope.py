@@ -329,7 +329,7 @@ FINGERPRINT_BYTES = 8
 
 
 def compute_fingerprint(entry: Entry) -> bytes:
-    """Return the digest that shows if an item is a duplicate, or another item whose number is
+    """Return the digest that shows whether an item is a duplicate, or another item whose number is
     reused after a loss of the journal.
     """
     return hashlib.blake2b(encode([entry]), digest_size=FINGERPRINT_BYTES).digest()
@@ -350,7 +350,7 @@ def encode(
 ) -> bytes:
     """Return the bytes of one envelope. Its times are relative to the time of its first entry.
 
-    With `is_packed` the envelope has the short form, with compressed texts and tracks, unless it is
+    If `is_packed`, the envelope has the short form, with compressed texts and tracks, unless it is
     too long. Texts of an SOS are not compressed, so that any CBOR reader can read them.
     """
     if not entries:
@@ -421,7 +421,7 @@ def _read_person(value: Any) -> Person:
 
 
 def _read_packed(entry: Any, base: int) -> list[Entry] | None:
-    """Return the entries of packed text or a track; None for any other entry."""
+    """Return the entries of packed text or a track, or None for any other entry."""
     match entry:
         case [2, sequence, time, bytes(body)] if not is_position(body):
             try:

@@ -82,7 +82,7 @@ def _read_array(body: bytes) -> EnvelopeParts:
 
 
 def write_short(parts: EnvelopeParts, key: bytes | None) -> bytes | None:
-    """Return an envelope in the short form; None if its base or the length of an entry does not
+    """Return an envelope in the short form, or None if its base or the length of an entry does not
     fit.
     """
     if not is_in_range(parts.base, minimum=0):

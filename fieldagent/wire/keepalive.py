@@ -101,7 +101,7 @@ class Keepalive:
         self._link.heard = now
 
     def record_sent(self, now: float, *, needs_answer: bool = False) -> None:
-        """Record a sent message. With `needs_answer` the peer must acknowledge it."""
+        """Record a sent message. If `needs_answer`, the peer must acknowledge it."""
         if needs_answer and self._link.unanswered is None:
             self._link.unanswered = self._link.idle(now)
         self._link.sent_at = now
@@ -167,7 +167,7 @@ class Keepalive:
         return max(SHORTEST if link_break.exact else SHORTEST_GUESS, MARGIN * link_break.idle)
 
     def note(self) -> str:
-        """Return a text for people about the path; empty if there is nothing to report."""
+        """Return a text for people about the path, or '' if there is nothing to report."""
         if self.cut is None:
             return ""
         when = "after" if self.cut.exact else "within"

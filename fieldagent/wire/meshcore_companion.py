@@ -535,7 +535,7 @@ def read_send_channel_text(body: bytes) -> tuple[int, str, int]:
 
 
 def read_battery(content: bytes) -> int | None:
-    """Return the voltage of the radio's own battery in mV; None if unknown."""
+    """Return the voltage of the radio's own battery in mV, or None if unknown."""
     if content[:1] != bytes([CompanionMessage.BATTERY]) or len(content) < 1 + _SHORT.size:
         return None
     return int(_SHORT.unpack_from(content, 1)[0])

@@ -511,7 +511,8 @@ def make_reaction(packet_id: int, sign: str) -> MeshData:
 
 
 def read_answer(packet: MeshPacket) -> tuple[int, int] | None:
-    """Return the packet id that a ROUTING answers, and its RoutingError; None for any other packet.
+    """Return the packet id that a ROUTING answers, and its RoutingError, or None for any other
+    packet.
 
     NONE from the destination means that its radio has the packet. NONE from our own radio means
     that another radio repeats the packet.

@@ -11,7 +11,7 @@ _ANSWER = re.compile(rb"[\r\n]([ -~]+)[\r\n]+(?:OK|0)[\r\n]")
 
 
 def read_model(data: bytes) -> str | None:
-    """Return the name in a modem's answer; None if there is none."""
+    """Return the name in a modem's answer, or None if there is none."""
     match = _ANSWER.search(b"\n" + data)
     if match is None:
         return None

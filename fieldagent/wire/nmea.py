@@ -19,7 +19,7 @@ def read_sentences(data: bytes) -> list[str]:
 
 
 def read_satellite_count(lines: list[str]) -> int | None:
-    """Return the number of satellites of the last position (GGA); None if there is no such
+    """Return the number of satellites of the last position (GGA), or None if there is no such
     sentence.
     """
     for sentence in reversed(lines):

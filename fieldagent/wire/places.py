@@ -94,7 +94,7 @@ def read_location(
 
 
 def track_fix(sequence: int, time: int, item: Location) -> TrackFix | None:
-    """Return the position as part of a track; None if a track cannot contain all its members."""
+    """Return the position as part of a track, or None if a track cannot contain all its members."""
     places = [round(degrees * 1e7) for degrees in (item.latitude, item.longitude)]
     if any(place % UNIT for place in places) or item.source is not None or not is_in_range(time):
         return None

@@ -37,7 +37,7 @@ def compute_remaining_length(head: bytes) -> int:
 
 
 def read_client(head: bytes, address_bytes: bytes) -> str | None:
-    """Return the client's address; None for the proxy's own connection.
+    """Return the client's address, or None for the proxy's own connection.
 
     Raises RemoteProtocolError.
     """

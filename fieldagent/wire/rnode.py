@@ -140,7 +140,7 @@ def describe_setting(command: int, content: bytes) -> str:
 
 
 def is_provisioned(memory: bytes) -> bool | None:
-    """Return True if the board is provisioned; None if unknown."""
+    """Return True if the board is provisioned, or None if unknown."""
     return memory[INFO_LOCK] == SET if len(memory) > INFO_LOCK else None
 
 

@@ -83,7 +83,7 @@ def check_token(form: Mapping[str, Any], key: PublicKey) -> Mapping[str, Any]:
 
 
 def read_position(token_members: Mapping[str, Any]) -> tuple[float, float, int] | None:
-    """Return the signed latitude, longitude and CEP in kilometres; None if they are missing or
+    """Return the signed latitude, longitude and CEP in kilometres, or None if they are missing or
     impossible.
     """
     try:

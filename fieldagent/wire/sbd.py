@@ -483,7 +483,7 @@ def parse_serial_number(reply: ModemReply) -> str:
 
 
 def parse_system_time(reply: ModemReply) -> float | None:
-    """Return Unix time; None if the modem has not received the network's time yet."""
+    """Return Unix time, or None if the modem has not received the network's time yet."""
     for line in reply.lines:
         if match := re.fullmatch(r"-MSSTM: ?([0-9a-fA-F]{1,8})", line):
             return SYSTEM_EPOCH + int(match[1], 16) * SYSTEM_TICK
@@ -491,8 +491,8 @@ def parse_system_time(reply: ModemReply) -> float | None:
 
 
 def parse_numbers(reply: ModemReply) -> tuple[int, ...]:
-    """Return the numbers of the first line of the form `+CIER:1,1,0`; empty if there is no such
-    line.
+    """Return the numbers of the first line of the form `+CIER:1,1,0`, or an empty tuple if there is
+    no such line.
     """
     for line in reply.lines:
         if re.fullmatch(r"\+[A-Z]+\s*:\s*[0-9]{1,5}(?:\s*,\s*[0-9]{1,5})*", line):
@@ -506,8 +506,8 @@ def parse_number(reply: ModemReply) -> int | None:
 
 
 def parse_traffic(reply: ModemReply) -> int | None:
-    """Return the seconds after which a session may be tried (+SBDLOE); None if the modem does not
-    report them.
+    """Return the seconds after which a session may be tried (+SBDLOE), or None if the modem does
+    not report them.
     """
     numbers = parse_numbers(reply)
     return numbers[1] if len(numbers) == 2 and numbers[0] == 0 else None

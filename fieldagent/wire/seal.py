@@ -29,7 +29,7 @@ MARK = b"\xe0"
 
 
 def is_sealed(body: bytes) -> bool:
-    """Return True if a packet seems to be sealed. `unseal` shows if a key matches."""
+    """Return True if a packet seems to be sealed. `unseal` shows whether a key matches."""
     return body[:1] == MARK
 
 
@@ -42,7 +42,7 @@ def seal(data: bytes, key: bytes) -> bytes:
 
 
 def unseal(body: bytes, keys: Sequence[bytes]) -> tuple[bytes, int] | None:
-    """Return the envelope, and the index of the key that sealed it; None if no key matches."""
+    """Return the envelope, and the index of the key that sealed it, or None if no key matches."""
     tag, hidden = body[1 : 1 + TAG_BYTES], body[1 + TAG_BYTES :]
     for at, key in enumerate(keys):
         plain = _combine(hidden, tag, key)

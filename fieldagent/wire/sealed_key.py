@@ -22,7 +22,7 @@ def seal_key(key: bytes, secret: bytes) -> bytes:
 
 
 def open_key(body: bytes, secrets: Iterable[bytes]) -> bytes | None:
-    """Return the key; None if no secret matches."""
+    """Return the key, or None if no secret matches."""
     keys = [_derive_sealing_key(each) for each in secrets]
     result = unseal(body, keys) if is_sealed(body) else None
     return None if result is None or len(result[0]) != KEY_BYTES else result[0]

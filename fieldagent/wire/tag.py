@@ -20,7 +20,7 @@ def tag(data: bytes, key: bytes) -> bytes:
 
 
 def find_key(body: bytes, keys: Sequence[bytes]) -> int | None:
-    """Return the index of the key that matches the tag; None if no key does."""
+    """Return the index of the key that matches the tag, or None if no key does."""
     plain, suffix = body[:-TAG_BYTES], body[-TAG_BYTES:]
     matching = (at for at, key in enumerate(keys) if hmac.compare_digest(tag(plain, key), suffix))
     return next(matching, None)

@@ -114,7 +114,7 @@ class TextAlphabet:
             capitals = upper
 
     def find_capital(self, symbol: int) -> str | None:
-        """Return the capital with the same symbol; None if there is none."""
+        """Return the capital with the same symbol, or None if there is none."""
         capital = LETTER_CAPITALS.get(self.characters[symbol])
         return None if capital in self._symbol else capital
 

@@ -103,7 +103,9 @@ def _describe_package(
 
 
 def _find_origin(journal: Journal, stored_package: StoredPackage | PackageFacts) -> str | None:
-    """Return the name of the kit whose item this kit relays; None if the item is this kit's own."""
+    """Return the name of the kit whose item this kit relays, or None if the item is this kit's
+    own.
+    """
     if not isinstance(stored_package, StoredPackage) or not stored_package.origin:
         return None
     return (

@@ -208,7 +208,7 @@ class LocalApi:
         )
 
     def _format_money(self, credit_count: float) -> str | None:
-        """Return the price of that many credits; None for no credits or without a configured
+        """Return the price of that many credits, or None for no credits or without a configured
         price.
         """
         price = self._parts.price

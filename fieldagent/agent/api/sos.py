@@ -240,7 +240,7 @@ def _summarise_value(value: Any) -> str:
 
 
 def _read_key(request: Request, faults: list[Fault]) -> str | None:
-    """Return the Idempotency-Key; None if it is missing or cannot be read."""
+    """Return the Idempotency-Key, or None if it is missing or cannot be read."""
     try:
         return read_idempotency_key(request.headers)
     except Problem as fault:

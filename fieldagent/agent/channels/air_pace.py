@@ -1,5 +1,6 @@
 """Timing on a shared radio channel: when to transmit, how long to wait for an answer, when to
-retry. Pure functions of `now` (any one clock) and `share` (a random number from 0 to 1).
+retry. Pure: `now` (always of the same clock) and `share` (a random number from 0 to 1) are
+parameters.
 
 If all stations answered a packet at once, their answers would collide. So each station waits a
 random time, which grows with the number of stations. While one station sends a round of fragments,
@@ -18,45 +19,50 @@ WINDOW = 4
 """Maximum number of packets that wait for an answer at the same time. An urgent packet may exceed
 this number."""
 ROUND_FRAGMENTS_MAX = 20
-"""Maximum number of fragments of one item that the sender transmits before it waits for an
-answer."""
+"""Maximum number of fragments of one item that are transmitted before the sender waits for an
+answer.
+"""
 ANSWER_TIMEOUT_S = 3.0
 """Seconds to wait for an answer, in addition to the time on air of the waiting packets and of the
 answer."""
 ACK_WITHIN, ACK_EACH, ACK_MOST = 2.0, 1.0, 20.0
 """Seconds within which one station confirms an item that is not an SOS: the minimum, the addition
 for each station beyond `CROWD_STATIONS`, and the maximum. In a dense network the wait is long,
-because the confirmation can ride in a packet that a station sends anyway."""
+because the confirmation can be part of a packet that a station sends anyway.
+"""
 PAUSE_MAX_S = 1.0
 """Longest random quiet time before a packet, in seconds."""
 CROWD_STATIONS = 10
-"""Number of stations in range from which the full `PAUSE_MAX_S` is used. With fewer stations the
-pause is shorter."""
+"""Number of stations in range from which the full `PAUSE_MAX_S` is used. If there are fewer
+stations, the pause is shorter.
+"""
 ANSWERING_STATIONS = 3
-"""Number of stations in a dense network that send or repeat an answer that every station could
-send. One station is not enough, because some stations would not hear it."""
+"""Number of stations in a dense network that send an answer if every station could send it. One
+station is not enough, because some stations would not hear it.
+"""
 PAUSE_AIR_TIME_SHARE = 0.25
 """Longest pause on a slow channel, as a share of a packet's time on air."""
 AGAIN_FIRST, AGAIN_MAX, URGENT_AGAIN_MAX = 3.0, 600.0, 60.0
 """Seconds until a packet is retried: the first wait, which doubles, the longest wait, and the
 longest wait for an SOS."""
 PRESENT_S = 60.0
-"""A neighbour counts as present for this many seconds after its last packet."""
+"""Seconds after a neighbour's last packet for which the neighbour is considered present."""
 UNANSWERED_ROUNDS_MAX = 16
 """Number of unanswered rounds after which we assume that the stations in range do not hear us."""
 FRAGMENT_SPACING_S = 0.5
-"""Assumed seconds between two fragments of a round, until the true interval has been measured."""
+"""Assumed seconds between two fragments of a round, until the real interval has been measured."""
 ANSWER_WAIT_MIN_S = 0.25
 """Shortest wait for an answer, in seconds."""
 MEAN_SHARE, STRAY_SHARE, DEVIATION_WEIGHTS = 1 / 8, 1 / 4, 4.0
-"""Weight of one answer in the mean and in the deviation, and the number of deviations that are
-added to the mean (RFC 6298, 2.3)."""
+"""Weight of one answer time in the mean and in the deviation, and the number of deviations that are
+added to the mean (RFC 6298, 2.3).
+"""
 
 
 def draw_backoff(share: float, maximum: float, crowd: int) -> float:
     """Return a random delay, up to `maximum` seconds, before an answer that any of `crowd` stations
-    could send. The delays are short in a small crowd and mostly long in a large one. So usually one
-    station begins, and the other stations hear it (RFC 5401, RandomBackoff).
+    could send. If there are many stations, most delays are long, so that usually one station begins
+    and the others hear it (RFC 5401, RandomBackoff).
     """
     steep = log(max(1, crowd)) + 1
     return maximum / steep * log(share * (exp(steep) - 1) + 1)
@@ -71,7 +77,7 @@ def compute_ack_wait(crowd: int) -> float:
 
 def scale_share(share: float, crowd: int) -> float:
     """Return a number below 1 if this kit is one of the stations that answer for all, otherwise 1
-    or more. If at most `CROWD_STATIONS` stations are in range, all answer; otherwise about
+    or more. All stations answer if at most `CROWD_STATIONS` are in range. Otherwise about
     `ANSWERING_STATIONS` answer.
     """
     return share * max(1.0, (crowd - CROWD_STATIONS + ANSWERING_STATIONS) / ANSWERING_STATIONS)
@@ -81,9 +87,9 @@ def compute_lone_wait(share: float, crowd: int) -> float:
     """Return the seconds until this kit confirms, in a packet of its own, an item that is not an
     SOS. Return inf if this kit is not one of the stations that answer for all.
 
-    In a dense network the delay is in the second half of `compute_ack_wait`, because usually an
-    earlier packet of some station contains the confirmation. But some stations may miss that
-    packet, so another confirmation follows.
+    In a dense network, the delay is in the second half of `compute_ack_wait`, because usually an
+    earlier packet of another station contains the confirmation. Some stations may miss that packet,
+    so this kit still confirms.
     """
     share, most = scale_share(share, crowd), compute_ack_wait(crowd)
     if share >= 1:
@@ -111,7 +117,7 @@ class AirPace:
     packets_without_result: int = 0
     """Number of consecutive packets for which the radio reported no result."""
     _last_turn: AirTurn = field(default_factory=AirTurn)
-    """Turn information of the last packet."""
+    """AirTurn of the last packet."""
     _heard_at: float = -inf
     _met_at: float = -inf
     """Time when a known station was last heard."""
@@ -129,11 +135,11 @@ class AirPace:
 
     def note_heard(self, turn: AirTurn, now: float) -> None:
         """Record that a packet was heard at `now`. The packet's `turn` shows which station
-        transmits next. Two fragments of one round also show the seconds between fragments.
+        transmits next. The time between two fragments of one round is measured.
         """
         since = now - self._heard_at
         if turn.more_fragments and self._last_turn.more_fragments and since < ANSWER_TIMEOUT_S:
-            # Some fragments in between may be lost, so the interval grows slowly.
+            # Fragments between these two may have been lost, so increase the interval only slowly.
             self._spacing = min(since, self._spacing * 1.2)
         self._last_turn, self._heard_at = turn, now
         if turn.is_from_known_station:
@@ -148,24 +154,24 @@ class AirPace:
             self._missed_answers, self._missed_at = self._missed_answers + 1, now
 
     def read_retry_request(self) -> bool:
-        """Return True, only once, if waiting packets were not answered and may be retried now,
-        because a station is heard again. Return False after `UNANSWERED_ROUNDS_MAX` unanswered
-        rounds, because the stations seem not to hear us.
+        """Return True once if unanswered packets may be retried now, because a station is heard
+        again. Return False after `UNANSWERED_ROUNDS_MAX` unanswered rounds, because the stations
+        seem not to hear us.
         """
         hastens = self._missed and self._missed_answers < UNANSWERED_ROUNDS_MAX
         self._missed = False
         return hastens
 
     def note_transmitted(self, seconds: float) -> None:
-        """Record how many seconds a packet took on the air. With our packet, the turn of the
-        station that was heard last is over.
+        """Record that our packet took `seconds` on the air. It ends the turn of the station that
+        was heard last.
         """
         self.slowest_air_time = max(seconds, self.slowest_air_time * 0.8)
         self._last_turn = AirTurn(stations_in_range=self._last_turn.stations_in_range)
 
     def note_answered(self, now: float, seconds: float, *, part: bool) -> None:
-        """Record the seconds until an answer came. For a fragment (`part`) the seconds count from
-        the end of its round.
+        """Record that a packet was answered after `seconds`. For a fragment (`part`), the seconds
+        count from the end of its round.
         """
         self._answered_at, self._missed_answers = now, 0
         if not self._mean:
@@ -184,8 +190,8 @@ class AirPace:
         return held + (0.1 + 0.9 * share) * longest
 
     def compute_answer_wait(self, tries: int, *, part: bool, urgent: bool = False) -> float:
-        """Return the seconds to wait for an answer. The wait is shorter for urgent packets and
-        fragments, which are answered at once.
+        """Return the seconds to wait for an answer. The wait is shorter for urgent packets and for
+        fragments, because they are answered at once.
         """
         longest = ANSWER_TIMEOUT_S + self.slowest_air_time * (WINDOW + 2)
         if not (part or urgent):
@@ -206,7 +212,7 @@ class AirPace:
         elif self._missed_answers < UNANSWERED_ROUNDS_MAX:
             since = max(since, self._met_at)
         longest = URGENT_AGAIN_MAX if urgent else AGAIN_MAX
-        # If a station was heard recently, wait at most half the time since then (6 s or more),
-        # instead of doubling.
+        # If a station was heard recently, do not double the wait: wait at most half the time since
+        # then (6 s or more).
         silence = max(2 * AGAIN_FIRST, (now - since) / 2)
         return (0.5 + 0.5 * share) * min(longest, AGAIN_FIRST * 2.0 ** min(tries, 10), silence)

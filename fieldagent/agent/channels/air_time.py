@@ -16,11 +16,12 @@ log = logging.getLogger(__name__)
 HOUR = 3600.0
 _MINUTE = 60.0
 URGENT_SHARE = 2.0
-"""Factor by which an SOS may exceed the share."""
+"""An SOS may use the allowed share multiplied by this factor."""
 UNSAVED_SHARE_MAX = 0.05
-"""Share of the hour's allowance that may be used before the use is stored, which limits the writes
-to twenty an hour. At a start, this share counts as used, because the last use may not have been
-stored."""
+"""Share of the hour's allowance that may be used before the use is stored. It limits the writes to
+twenty an hour. At the start, this share counts as used, because the last use may not have been
+stored.
+"""
 
 
 class Dwell(NamedTuple):
@@ -40,9 +41,9 @@ class AirLimit(NamedTuple):
 
 
 class AirTime:
-    """Air-time that a radio uses, counted by minute, so that an hour needs only sixty numbers.
-    `clock` is elapsed time. `seconds_by_minute` contains the minutes that an earlier run stored
-    (see `collect_unsaved_minutes`).
+    """Counter of the air-time that a radio uses in each minute, and its limit. `clock` is elapsed
+    time. `seconds_by_minute` contains the use that an earlier run stored (see
+    `collect_unsaved_minutes`).
     """
 
     def __init__(
@@ -52,7 +53,7 @@ class AirTime:
     ) -> None:
         self.limit = AirLimit()
         self.grown = trio.Event()
-        """Event that is set when the counts should be stored; then a new event replaces it."""
+        """Event that is set when the counts should be stored. A new event then replaces it."""
         self._clock = clock
         self._minutes = {**seconds_by_minute}
         self._may_lack = bool(seconds_by_minute)
@@ -62,8 +63,8 @@ class AirTime:
         self._beyond = EventRate(clock)
 
     def narrow(self, limit: AirLimit) -> None:
-        """Narrow the limit: use the lower of both shares, and the dwell time of `limit` if it has
-        one.
+        """Narrow the present limit by `limit`: use the lower of both shares, and the dwell time of
+        `limit` if it has one.
         """
         percent = min(self.limit.percent, limit.percent)
         self.limit = AirLimit(percent, limit.dwell or self.limit.dwell)
@@ -72,12 +73,12 @@ class AirTime:
             self.note(UNSAVED_SHARE_MAX * self._get_allowance())
 
     def is_limited(self) -> bool:
-        """Return True if the band limits air-time per hour at all."""
+        """Return True if there is a limit on the air-time per hour."""
         return self.limit.percent < 100
 
     def compute_used(self) -> float:
-        """Return the seconds used in the last hour, including the whole minute in which that hour
-        began.
+        """Return the seconds used in the last hour. The minute in which the hour began counts
+        completely.
         """
         oldest = int((self._clock() - HOUR) // _MINUTE)
         self._minutes = {at: took for at, took in self._minutes.items() if at >= oldest}
@@ -88,7 +89,7 @@ class AirTime:
         return max(0.0, self._get_allowance() - self.compute_used())
 
     def can_send(self, seconds: float, *, urgent: bool) -> bool:
-        """Return True if a packet of that many seconds may be sent. Log a warning if an SOS may be
+        """Return True if a packet that takes `seconds` may be sent. Log a warning if an SOS may be
         sent although it exceeds the limit for other packets.
         """
         times = URGENT_SHARE if urgent else 1.0
@@ -103,8 +104,8 @@ class AirTime:
         return spent <= self._get_allowance() * times
 
     def note(self, seconds: float) -> None:
-        """Record that the radio was on the air for that many seconds; a negative number cancels an
-        earlier record.
+        """Record that the radio was on the air for `seconds`. A negative number cancels an earlier
+        record.
         """
         now = self._clock()
         minute = int(now // _MINUTE)
@@ -118,11 +119,11 @@ class AirTime:
             self.grown = trio.Event()
 
     def is_to_be_saved(self) -> bool:
-        """Return True if enough air-time is unsaved to be worth a write."""
+        """Return True if there is enough unsaved air-time to justify a write."""
         return self.is_limited() and self._unsaved >= UNSAVED_SHARE_MAX * self._get_allowance()
 
     def collect_unsaved_minutes(self) -> dict[int, float]:
-        """Return the unsaved seconds by minute, and count them as saved."""
+        """Return the unsaved seconds by minute, and mark them as saved."""
         minutes = {minute: self._minutes.get(minute, 0.0) for minute in self._changed}
         self._changed, self._unsaved = set(), 0.0
         return minutes
@@ -133,9 +134,7 @@ class AirTime:
         return f"{self.compute_used():.0f} s on the air, of {allowed}"
 
     def find_notice(self) -> str:
-        """Return a notice for people if an SOS has exceeded the hour's limit, else an
-        empty string.
-        """
+        """Return a notice for people if an SOS has exceeded the hour's limit, otherwise ''."""
         if not self.is_limited() or self.compute_used() <= self._get_allowance():
             return ""
         usage = self.describe_usage()

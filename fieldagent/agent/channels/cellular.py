@@ -1,8 +1,8 @@
 """Keeps one IP link to the hub for as long as the agent runs.
 
 Only the hub's acknowledgements show that the link works, never the state of a socket or interface.
-Messages that were in flight when a link ended are sent first over the next link. Their bytes are
-identical, so the hub recognises messages that it already has.
+Messages that were in flight when a link ended are sent first over the next link. The hub recognises
+messages that it already has, because their bytes are identical.
 """
 
 from __future__ import annotations
@@ -40,18 +40,21 @@ from fieldagent.wire.outcome import Outcome
 log = logging.getLogger(__name__)
 
 ATTEMPT_TIMEOUT_S = 60.0
-"""Longest time in seconds from the DNS lookup to the hub's answer."""
+"""Longest time in seconds from the DNS lookup to the hub's response."""
 PAUSE_FIRST, PAUSE_MAX = 4.0, 60.0
 """Longest pause in seconds between two attempts: the first value, which doubles, and the highest
-value. The pause is random, so that a thousand agents do not return to a hub at the same moment."""
+value. The pause itself is random, so that a thousand agents do not return to a hub at the same
+time.
+"""
 PAUSE_SHARE_RANGE = (0.05, 1.0)
 """Range of the random pause, as shares of the longest pause."""
 ORDERLY_PAUSE_MAX_S = 4.0
 """Longest pause in seconds after the hub closed the link with a regular code, because another hub
 process takes over or the database is unavailable for a moment."""
 SHORT_PAUSES_MAX = 5
-"""Maximum number of consecutive attempts after such short pauses. A hub that closes every link has
-a fault."""
+"""Maximum number of consecutive attempts with pauses of ORDERLY_PAUSE_MAX_S. A hub that closes
+every link has a fault.
+"""
 URGENT_PAUSE_S = 3.0
 """Seconds after which an SOS is tried again, even if the pause is longer."""
 
@@ -72,7 +75,7 @@ class _OutboxPost:
     reception: Reception
     notes: KitNotes
     _to_send_again: deque[Transmission] = field(default_factory=deque)
-    """Transmissions that the last link left unacknowledged, SOS first."""
+    """Transmissions that the last link left unacknowledged. SOS transmissions come first."""
 
     async def accept_hello(self, journal: int) -> None:
         self.notes.begin()
@@ -114,7 +117,7 @@ class _OutboxPost:
 
 
 async def forbid_healing_since(dead_since: float | None) -> bool:
-    """Return False: no recovery step is taken."""
+    """Take no recovery step, and return False."""
     return False
 
 
@@ -132,11 +135,11 @@ async def run(
     progress: Callable[[], None] = lambda: None,
     turn: IpTurn | None = None,
 ) -> NoReturn:
-    """Keep a link to the hub, forever. `ping` is the keepalive in seconds, 0 for none; with None,
-    the longest interval that the network path allows is measured. `journal` is the number of our
-    journal. `progress` is called at least every two minutes. `turn` shows another bearer if there
-    is a link. `heal` gets the time when the hub was last reached, and takes the recovery step that
-    is due.
+    """Keep a link to the hub, forever. `ping` is the keepalive interval in seconds, 0 for none. If
+    it is None, the longest interval that the network path allows is measured. `journal` is the
+    number of our journal. `progress` is called at least every two minutes. `turn` shows another
+    bearer whether there is a link. `heal` is called with the time when the hub was last reached,
+    and takes the recovery step that is due.
     """
     turn = IpTurn() if turn is None else turn
     # Drop the transmissions of a run that failed: the outbox has already put them back into the
@@ -153,7 +156,7 @@ class LinkPace:
     """Computes the longest pause before the next attempt."""
 
     attempts: int = 0
-    """Number of consecutive attempts that did not lead to a steady link."""
+    """Number of consecutive attempts that did not lead to a stable link."""
     requested_wait: float | None = None
     """Seconds after which the hub asks for the next attempt; None if the hub does not ask."""
 
@@ -165,8 +168,8 @@ class LinkPace:
         return float(min(PAUSE_MAX, PAUSE_FIRST * 2 ** min(self.attempts - 1, 10)))
 
     def is_back_soon(self, link_end: LinkEnd) -> bool:
-        """Return True if the hub closed the link with a regular code, so that a pause of at most
-        `ORDERLY_PAUSE_MAX_S` is right.
+        """Return True if the hub closed the link with a regular code, so that the pause should be
+        at most `ORDERLY_PAUSE_MAX_S`.
         """
         return (
             link_end.by_peer
@@ -275,8 +278,8 @@ class CellularDriver:
             self._show(LinkState.NO_SERVICE, f"the link ended: {why}")
 
     def _store_requested_wait(self, retry_s: float | None) -> None:
-        """Record when the hub wants the next attempt. If it wants one, the hub has answered, so the
-        modem works and no recovery step is due.
+        """Record when the hub wants the next attempt. If `retry_s` is not None, the hub has
+        responded, so the modem works and no recovery step is due.
         """
         self.pace.requested_wait = retry_s
         if retry_s is not None:

@@ -19,11 +19,13 @@ log = logging.getLogger(__name__)
 REPORT_INTERVAL_MIN_S = 3_600.0
 """Minimum seconds between two reports over one link; a note takes about 100 bytes."""
 REPORT_INTERVAL_MAX_S = 43_200.0
-"""Seconds after which a report is sent even without a change, because by then half of the hours in
-the last report are out of date."""
+"""Seconds after which a report is sent even without a change, because half of the hours in the last
+report are then out of date.
+"""
 DISK, DEGREES, MILLIVOLTS, CLOCK, CREDITS, BARS = 5, 10, 250, 30, 10, 2
-"""Smallest changes that are reported, in percent, degrees Celsius, mV, seconds, credits
-and bars."""
+"""Smallest changes that are reported: in percent (disk), degrees Celsius, mV, seconds (clock),
+credits and signal bars.
+"""
 
 
 @dataclass(slots=True)
@@ -38,7 +40,7 @@ class ConditionNews:
     """Times of the last report and of the last check, by trio's clock."""
 
     def begin(self) -> None:
-        """Start again for a new link, so that the condition is reported over it."""
+        """Start again for a new link. The condition is reported once over each link."""
         self.last_reported, self.looked_at = None, -inf
 
     def pause(self) -> float:
@@ -98,8 +100,8 @@ def _is_change_of(first: int | None, second: int | None, minimum: int) -> bool:
 def _is_heard_otherwise(
     previous: Mapping[str, Sequence[int | None]], condition: Mapping[str, Sequence[int | None]]
 ) -> bool:
-    """Return True if the hour that has just ended differs from the running hour of the
-    last report.
+    """Return True if the signals of the hour that has just ended differ from those that the last
+    report contained for it.
     """
     if previous.keys() != condition.keys():
         return True

@@ -1,8 +1,9 @@
-"""Opens a TCP connection, with TLS if needed, over one interface, and describes failures in words.
+"""Opens a TCP connection, with TLS if needed, over one interface, and describes failures for
+people.
 
-Each connection is bound to the interface again, because a binding ends when its interface goes
-down. If binding fails, the attempt fails: no data ever uses another interface. The DNS lookup is
-not bound.
+Each new connection is bound to the interface again, because a binding ends when its interface goes
+down. If the binding fails, the attempt fails, so no data ever uses another interface. The DNS
+lookup is not bound to the interface.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ IP_BIND_ADDRESS_NO_PORT = 24
 
 
 class Unreachable(Exception):
-    """The link cannot be opened now. The text contains the reason and, if the state is FAULT, the
-    remedy.
+    """The link cannot be opened now. The message contains the reason and, if the state is FAULT,
+    the remedy.
     """
 
     def __init__(self, state: LinkState, reason: str, retry_s: float | None = None) -> None:
@@ -36,8 +37,9 @@ class Unreachable(Exception):
         self.state = state
         self.reason = reason
         self.again = retry_s
-        """Seconds after which a hub that was reached asks for the next attempt; None if the hub
-        does not ask."""
+        """Seconds after which the hub, which was reached, asks for the next attempt. None if it
+        does not ask for this.
+        """
 
 
 class ServerPlace(NamedTuple):
@@ -56,7 +58,9 @@ class ServerPlace(NamedTuple):
 
 
 def trust(server: ServerPlace) -> ssl.SSLContext | None:
-    """Return the TLS context that verifies the server; None without TLS. Raises Unreachable."""
+    """Return the TLS context that verifies the server, or None if the server does not use TLS.
+    Raises Unreachable.
+    """
     try:
         return tls.trust(server.ca_file) if server.secure else None
     except tls.UnusableTrust as unusable:
@@ -66,8 +70,8 @@ def trust(server: ServerPlace) -> ssl.SSLContext | None:
 async def open_stream(
     server: ServerPlace, context: ssl.SSLContext | None = None
 ) -> trio.abc.Stream:
-    """Connect to `server`. If the server is secure, use TLS and verify its identity. `context` is
-    the result of `trust`; a caller that connects often passes it. Raises Unreachable.
+    """Connect to `server`. If `server` is secure, use TLS and verify its identity. `context` is the
+    result of `trust`. A caller that connects often should pass it. Raises Unreachable.
     """
     context = context or trust(server)
     if context is None:
@@ -83,7 +87,9 @@ async def open_stream(
 
 
 async def _connect(server: ServerPlace) -> trio.SocketStream:
-    """Try each address in turn, in the system's order (RFC 6724). Raises Unreachable."""
+    """Try each address of the server in the system's order (RFC 6724), and return the first
+    connection. Raises Unreachable.
+    """
     last = Unreachable(LinkState.NO_SERVICE, f"{server.host} has no address")
     for family, kind, protocol, _, address in await _resolve_host(server):
         with trio.move_on_after(ADDRESS_TIMEOUT_S):

@@ -1,8 +1,8 @@
-"""The contract between a channel and the agent.
+"""The contract between a channel driver and the agent.
 
-A channel driver knows its modem but not Packages. It takes the bytes of one transmission from its
+A driver knows its modem, but not Packages. It takes the bytes of one transmission from its
 `Outbox`, sends them, and reports the result. The outbox knows the queue, the journal and the on-air
-format, but not modems. Every driver passes the same tests of this contract.
+format, but not modems. All drivers pass the same tests of this contract.
 """
 
 from __future__ import annotations
@@ -37,34 +37,41 @@ class LinkState(Enum):
     BUSY = "busy"
     """A session is running."""
     FAULT = "fault"
-    """The modem or the account refuses to work; `reason` contains the cause and the remedy."""
+    """The modem or the operator's account refuses to work. `reason` contains the cause and the
+    remedy.
+    """
 
 
 SIGNALS_KEPT, SIGNAL_EVERY = 240, 60.0
-"""Number of signal changes that are kept, and the minimum seconds between two changes. So the
-changes cover at least four hours."""
+"""Number of signal changes that are kept, and the minimum seconds between two of them. Together the
+changes cover at least four hours.
+"""
 
 
 @dataclass(slots=True)
 class ChannelLink:
-    """Current condition of a channel. Only its driver writes it; the local API reads it."""
+    """Current condition of a channel. Only the channel's driver changes it, and the local API reads
+    it.
+    """
 
     _state: LinkState = LinkState.STARTING
     away_since: float | None = None
-    """Time when the channel became ABSENT, by trio's clock; None if it is not ABSENT."""
+    """Time on trio's clock when the channel became ABSENT. None if it is not ABSENT."""
     reason: str = ""
     signal: int | None = None
     """Signal in bars, 0 to 5; None if unknown."""
     last_success: float | None = None
     """Time when the last transmission was SENT, in elapsed time."""
     next_look: float = -inf
-    """Time when the driver next tries to reach the network, if it pauses; trio's clock."""
+    """Time on trio's clock when the driver next tries to reach the network, if the driver
+    pauses.
+    """
     next_urgent: float = -inf
-    """Time of the next attempt for an SOS, not later than `next_look`; trio's clock."""
+    """Time on trio's clock of the next attempt for an SOS. It is not later than `next_look`."""
     report_time: Callable[[float], None] = lambda unix: None
-    """Called by the driver with the Unix time that its peer reports."""
+    """The driver calls this function with the Unix time that its peer reports."""
     changed: Callable[[], None] = lambda: None
-    """Called when the state or the signal has changed."""
+    """This function is called when the state or the signal has changed."""
     facts: dict[str, str | int] = field(default_factory=dict)
     """Other facts about the modem, such as its IMEI and firmware."""
     signals: deque[tuple[float, int | None]] = field(
@@ -75,7 +82,7 @@ class ChannelLink:
     recorder: FlightRecorder = field(default_factory=FlightRecorder)
     """Record of the traffic on the serial line."""
     air_time: AirTime = field(default_factory=AirTime)
-    """Counter of a radio's air-time. The counter is kept when the radio's port is opened again."""
+    """Counter of a radio's air-time. It continues when the radio's port is opened again."""
 
     heal_now: bool = False
     """True if a person has requested the next recovery step before it is due."""
@@ -101,9 +108,7 @@ class ChannelLink:
             self.away_since = trio.current_time()
 
     def ask(self) -> None:
-        """Request another attempt now, for example because the antenna now has a view of the
-        sky.
-        """
+        """Request an attempt now, for example because the antenna now has a view of the sky."""
         self._requested.set()
         self._requested = trio.Event()
 
@@ -112,8 +117,8 @@ class ChannelLink:
         await self._requested.wait()
 
     def note_signal(self, bars: int | None) -> None:
-        """Record the signal, in bars. Of several changes within `SIGNAL_EVERY`, only the last is
-        kept.
+        """Record the signal, in bars. If there are several changes within `SIGNAL_EVERY`, only the
+        last one is kept.
         """
         if bars != self.signal:
             self.changed()
@@ -129,7 +134,7 @@ class ChannelLink:
 
 @dataclass(frozen=True, slots=True)
 class Transmission:
-    """Bytes of one outgoing message, with the facts that the driver needs to schedule it."""
+    """Bytes of one outgoing message, and the facts that the driver needs to schedule it."""
 
     number: int
     """Number that identifies the transmission between driver and outbox. The number never leaves
@@ -138,8 +143,7 @@ class Transmission:
     urgent: bool
     """True if the transmission contains an SOS."""
     attempts: int
-    """Number of attempts for its first Package on this channel since a part of that Package was
-    sent."""
+    """Number of attempts for the first Package on this channel since a part of it was last sent."""
     answerable: bool = True
     """True if the transmission contains Packages; False if it contains only receipts and other
     replies to the peer."""
@@ -152,7 +156,9 @@ class Transmission:
 
 @dataclass(frozen=True, slots=True)
 class Intent:
-    """A transmission that was begun and not settled, because power failed or a reply was lost."""
+    """A transmission that was begun but is not settled, for example because power failed or a reply
+    was lost.
+    """
 
     transmission: Transmission
     modem: str
@@ -167,38 +173,39 @@ class MessageLimits(NamedTuple):
     size: int
     """Largest message, in bytes."""
     fill: int
-    """Bytes up to which waiting entries fill a message: few enough not to slow down an SOS in
-    it."""
+    """Size in bytes up to which a message is filled with waiting entries. The size is small, so
+    that the message does not delay an SOS in it.
+    """
     tariff: Tariff
 
 
 class Outbox(Protocol):
-    """Interface of one channel's queue for the driver. An asynchronous method that changes
-    something returns when the change is on disk.
+    """Interface of one channel's queue for the driver. Asynchronous methods that change the queue
+    return when the change is on disk.
     """
 
     def set_limits(self, message_limits: MessageLimits) -> None:
-        """Use these limits from now on. The driver calls this when it knows the modem, before
-        `load`.
+        """Use these limits from now on. The driver calls this method before `load`, as soon as it
+        knows the modem.
         """
 
     async def wait_until_ready(self, *, urgent: bool = False) -> None:
-        """Wait until a Package (with `urgent`, an SOS) is due and the budget allows it."""
+        """Wait until a Package is due and the budget allows it. If `urgent`, wait for an SOS."""
 
     async def fix_dates(self) -> None:
-        """Fix the dates of the next items. The driver calls this just before `load`: if the clock
-        is not trusted, the dates may change until then.
+        """Fix the dates of the items that may leave next. The driver calls this method just before
+        `load`, because dates from an untrusted clock may change until then.
         """
 
     def load(self, capacity: int) -> Transmission | None:
-        """Return the entries that are due, packed into at most `capacity` bytes; None if nothing is
-        due.
+        """Return a transmission of at most `capacity` bytes with the entries that are due, or None
+        if no entry is due.
 
         The Packages in the transmission are in flight until `settle`.
         """
 
     def get_unsettled(self) -> Intent | None:
-        """Return the intent that is not settled yet; None if there is none."""
+        """Return the intent that is not settled yet, or None if there is none."""
 
     async def record_intent(self, transmission: Transmission, *, modem: str, at_modem: int) -> None:
         """Record that the modem is about to send this transmission under this number, or is already
@@ -206,13 +213,13 @@ class Outbox(Protocol):
         """
 
     async def note_doubtful_cost(self, transmission: Transmission) -> None:
-        """Book the credits that a session may have cost, because the gateway may have its
+        """Book the credits that a session may have cost. The gateway may have the session's
         message.
         """
 
     async def note_copy(self, transmission: Transmission) -> None:
-        """Record that the transmission is sent a second time, because it is unknown if the first
-        copy left.
+        """Record that the transmission is sent a second time, because it is unknown whether the
+        first copy left.
         """
 
     async def settle(
@@ -223,33 +230,37 @@ class Outbox(Protocol):
         reason: str = "",
         retry_after: float = 0.0,
     ) -> None:
-        """Report the result of a transmission. DOUBTFUL keeps the intent; the other outcomes end
-        it.
+        """Report the result of a transmission. If the outcome is DOUBTFUL, the intent is kept,
+        otherwise deleted.
 
-        `reason` is for people (`no signal`). `retry_after` is in seconds and is used for NOT_SENT.
+        `reason` is for people (`no signal`). `retry_after` is the wait in seconds for the outcome
+        NOT_SENT.
         """
 
     async def release(
         self, transmission: Transmission, *, reason: str, retry_after: float = 0.0
     ) -> None:
         """Stop waiting for the result of a transmission that may have left. Its Packages wait
-        again, for this bearer or another bearer of the channel. A receiver that already has the
+        again, for the same or another bearer of the channel. A receiver that already has the
         Packages drops the second copy.
         """
 
     def compute_allowance(self, *, urgent: bool = False, mailbox: bool = False) -> int | None:
-        """Return the remaining budget of today in the tariff's units, None if there is no budget.
-        With `urgent` the budget includes the reserve. For a check of the `mailbox` it excludes the
-        part that is kept for the kit's own messages, unless the kit waits for the answer to an SOS.
+        """Return the remaining budget of today in the tariff's units, or None if there is no
+        budget. If `urgent`, the result includes the reserve. If `mailbox` (a mailbox check), the
+        part that is kept for the kit's own messages is excluded, unless the kit waits for the
+        answer to an SOS.
         """
 
     def describe_hold(self) -> str:
-        """Return the reason, for people, why waiting Packages are held back; empty if there is
+        """Return the reason, for people, why waiting Packages are held back, or '' if there is
         none.
         """
 
     async def spend(self, credit: int) -> None:
-        """Book a cost that belongs to no transmission, such as an empty mailbox check."""
+        """Book a cost in credits that belongs to no transmission, for example of an empty mailbox
+        check.
+        """
 
 
 class Reception(Protocol):
@@ -258,9 +269,10 @@ class Reception(Protocol):
     async def receive(
         self, body: bytes, *, damage: str = "", unreadable_message: Unreadable | None = None
     ) -> object:
-        """Take in one message of any content, and book its cost. Unusable parts are kept and
-        reported; no error is raised. Returns when the message is on disk.
+        """Store one message of any content, and book its cost. Unusable parts are kept and
+        reported, and no error is raised. Return when the message is on disk.
 
-        With `damage` (a text for people) the driver does not trust the bytes, so they are not
-        decoded. The peer is notified with `unreadable_message`, and sends the message again.
+        If `damage` (a text for people) is not empty, the driver does not trust the bytes, so they
+        are not decoded. `unreadable_message` is sent to the peer, which then sends the message
+        again.
         """

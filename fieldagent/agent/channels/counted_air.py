@@ -1,5 +1,5 @@
-"""Counts the air-time of a radio that does not count its own air-time, from the bit rate, and
-enforces the limit.
+"""Computes the air-time of a radio from its bit rate, and enforces the limit. For radios that do
+not count their own air-time.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ class CountedModem:
         seconds = 8 * (len(packet) + FRAME_BYTES) / self._bit_rate
         if not self._link.air_time.can_send(seconds, urgent=urgent):
             return TransmitResult.SPENT
-        # Count the packet before it is sent, because the packet may be on the air even if this call
-        # is canceled.
+        # Count the packet before it is sent, because it may be on the air even if this call is
+        # cancelled.
         self._link.air_time.note(seconds)
         result = await self._modem.transmit(packet, urgent=urgent)
         if result in UNSENT_REASONS:

@@ -1,8 +1,8 @@
 """Keeps the last traffic of a serial line, so that a fault in the field can be analysed.
 
 The record is bounded, and is kept in memory without writes to disk. When a channel's device is
-lost, or on request, the record without payloads is appended to a ring on disk, `trace-CHANNEL.log`
-in the state directory.
+lost, or on request, the record is appended without payloads to a ring file of limited size,
+`trace-CHANNEL.log` in the state directory.
 """
 
 from __future__ import annotations
@@ -32,7 +32,9 @@ out the memory card."""
 
 
 class FlightRecorder:
-    """Record of one channel's line. Without a `ring` it stays in memory."""
+    """Record of the traffic on one channel's line. If `ring` is None, the record stays in
+    memory.
+    """
 
     def __init__(self, ring: Path | None = None, kind: str = "") -> None:
         self.ring = ring
@@ -79,7 +81,7 @@ class FlightRecorder:
         return trace.write_head(self.kind, is_masked=not payloads) + trace.write(shown)
 
     async def record_fault(self, text: str) -> None:
-        """Record a fault, and append the new records to the ring on disk, at most every
+        """Record a fault, and append the new records to the ring file, at most every
         SAVE_INTERVAL_S.
         """
         self.record_event(text)
@@ -95,7 +97,7 @@ class FlightRecorder:
             log.warning("cannot record the serial line: %s", error)
 
     async def read_stored(self) -> str:
-        """Return the text of the ring on disk; empty if there is none."""
+        """Return the text of the ring file, or '' if there is none."""
         try:
             return await trio.to_thread.run_sync(_read, self.ring) if self.ring else ""
         except OSError:
@@ -118,8 +120,8 @@ def _read(ring: Path) -> str:
 
 
 def _append(ring: Path, text: str, kind: str) -> None:
-    """Append to the ring and drop the oldest lines. A power cut leaves the old or the new file,
-    never a mixture.
+    """Append the text to the ring file, and drop the oldest lines. After a power cut, the file is
+    either the old or the new one, never a mixture.
     """
     before = _read(ring) if ring.exists() else ""
     whole = before + trace.write_head(kind, is_masked=True) + text

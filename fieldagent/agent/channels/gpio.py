@@ -36,8 +36,8 @@ class GpioLine:
         ioctl(self._line, SET_VALUES, _VALUES.pack(1, 1))
 
     def close(self) -> None:
-        """Release the line. The chip's driver decides if the line keeps its level or becomes an
-        input.
+        """Release the line. The chip's driver decides whether the line keeps its level or becomes
+        an input.
         """
         os.close(self._line)
 
@@ -75,8 +75,8 @@ def _encode_request(line: int, flags: int) -> bytearray:
 
 
 def find_chip(name: str) -> Path:
-    """Return the device of the chip with this name; without a name, return the device of a
-    Raspberry Pi's header. Raises OSError.
+    """Return the device file of the chip `name`. If `name` is empty, return the device file of the
+    chip that drives a Raspberry Pi's header. Raises OSError.
     """
     if name:
         return DEVICE_FOLDER / name

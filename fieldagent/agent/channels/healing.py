@@ -1,9 +1,9 @@
 """Decides which recovery step is due for a modem that no longer answers. Pure.
 
-A modem can hang when no person is near to switch it off and on. Each step is harsher than the
-previous one. No step is taken while the modem works, so no step interrupts a session. The number of
-steps per hour is limited even if the agent restarts each minute, because each step is stored before
-it is taken.
+A modem can hang while no person is near who could switch it off and on. Each step is more drastic
+than the previous one. No step is taken while the modem works, so no step interrupts a session. The
+number of steps per hour is limited even if the agent restarts each minute, because each step is
+stored before it is taken.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.properties import WrongProperty
 
 SILENCE_S = 45.0
-"""Seconds of silence before the first step; until then the port is reopened several times."""
+"""Seconds of silence before the first step. In this time, the port is reopened several times."""
 PAUSE_S = 60.0
 """Seconds between two steps, in which the modem can recover."""
 ROUND_PAUSE, ROUND_PAUSE_MAX = 600.0, 3600.0
@@ -27,10 +27,11 @@ HOUR, STEPS_AN_HOUR = 3600.0, 8
 
 class HealingStep(NamedTuple):
     kind: str
-    """One of dtr, gpio, rockblock, usb or command."""
+    """One of `dtr`, `gpio`, `rockblock`, `usb` or `command`."""
     where: str = ""
-    """Place of the step. gpio: the line. rockblock: the lines of I_EN and I_BTD. usb: the device;
-    empty means the device of the port."""
+    """Place where the step is taken. For `gpio`, it is the line. For `rockblock`, the lines of I_EN
+    and I_BTD. For `usb`, the device; empty means the device of the port.
+    """
 
     def __str__(self) -> str:
         return f"{self.kind}:{self.where}" if self.where else self.kind
@@ -53,8 +54,8 @@ class Healing(NamedTuple):
 def get_steps(
     steps: tuple[HealingStep, ...] | None, command: str | None, *usual: HealingStep
 ) -> tuple[HealingStep, ...]:
-    """Return the configured steps. If none are configured, return the usual steps and, if a command
-    is set, the command.
+    """Return the configured steps. If `steps` is None, return the usual steps and, if `command` is
+    set, a command step.
     """
     if steps is not None:
         return steps
@@ -62,7 +63,7 @@ def get_steps(
 
 
 def find_healing_faults(pairs: Mapping[str, str]) -> list[str]:
-    """Return the errors in these settings: a command step whose command is not set."""
+    """Return a text for each command step in these settings whose command is not set."""
     return [
         f"{name} needs {command}: set that too, or remove {name}"
         for name, value in pairs.items()
@@ -73,8 +74,8 @@ def find_healing_faults(pairs: Mapping[str, str]) -> list[str]:
 
 
 def read_steps_of_link(value: str) -> tuple[HealingStep, ...]:
-    """Read the steps as `read_steps` does, for a modem that is reached over IP. Such a modem has no
-    port from which its line or USB device could be found. Raises WrongProperty.
+    """Parse the steps for a modem that is reached over IP, as `read_steps` does. Such a modem has
+    no port from which its line or USB device could be found. Raises WrongProperty.
     """
     steps = read_steps(value)
     for step in steps:
@@ -87,7 +88,7 @@ def read_steps_of_link(value: str) -> tuple[HealingStep, ...]:
 
 
 def read_steps(value: str) -> tuple[HealingStep, ...]:
-    """Read steps such as `dtr gpio:17 usb command`, in this order; `none` means no steps. Raises
+    """Parse a list of steps such as `dtr gpio:17 usb command`. `none` means no steps. Raises
     WrongProperty.
     """
     if value == "none":
@@ -118,7 +119,9 @@ def _is_line(text: str) -> bool:
 
 @dataclass(slots=True)
 class HealingLadder:
-    """Decides which step is due. All times are of one monotonic clock, except the times on disk."""
+    """Decides which step is due. All times are from the same monotonic clock, except the times on
+    disk.
+    """
 
     steps: tuple[HealingStep, ...]
     step_times: list[float] = field(default_factory=list)
@@ -133,8 +136,9 @@ class HealingLadder:
     def find_due_step(
         self, away_since: float | None, now: float, elapsed_s: float, *, is_requested: bool = False
     ) -> HealingStep | None:
-        """Return the step that is due now or is requested (`is_requested`), else None. `away_since`
-        is the time when the modem became silent; None if it answers.
+        """Return the step that is due, or None. If `is_requested`, a person has requested a step
+        before it is due. `away_since` is the time when the modem became silent, or None if it
+        answers.
         """
         if away_since != self.away_since:
             self.away_since, self.place, self.rounds = away_since, 0, 0

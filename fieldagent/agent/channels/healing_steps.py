@@ -23,13 +23,14 @@ from fieldagent.system.folder import replace_file
 from fieldagent.system.process_group import end_group
 
 DEADLINE_S = 120.0
-"""Longest time in seconds for the command. This time must be less than the silence after which the
-watchdog considers the agent dead."""
+"""Longest time in seconds for the command. It must be less than the time after which the watchdog
+considers a silent agent dead.
+"""
 
 
 async def run_command(setting: str, command: str) -> None:
-    """Run the command of this setting through /bin/sh in its own process group. The agent's log
-    contains the command's output.
+    """Run `command`, the value of `setting`, with /bin/sh in its own process group. The command's
+    output goes to the agent's log.
     """
     try:
         process = await trio.lowlevel.open_process(
@@ -72,8 +73,8 @@ TTYS = Path("/sys/class/tty")
 
 
 class Healer:
-    """Takes the recovery steps of one modem. `clock` is elapsed time; `folder` is the directory for
-    the times of the steps.
+    """Takes the recovery steps of one modem. `clock` returns elapsed time. The times of the steps
+    are stored in `folder`.
     """
 
     def __init__(
@@ -82,8 +83,9 @@ class Healer:
         self._healing, self._link, self._clock = healing, link, clock
         self._file = folder / f"healing-{healing.channel}.json"
         self._off = folder / f"healing-{healing.channel}-off"
-        """File that names the device that a step switches off. The file exists from just before the
-        step until the device is on again."""
+        """File with the name of a device that a step switches off. The file exists from just before
+        the step until the device is on again.
+        """
         self._started = False
         self._ladder = HealingLadder(
             healing.steps, _read_stored_times(self._file), healing.silent, healing.pause
@@ -96,8 +98,8 @@ class Healer:
         return await self.run_due_step_since(self._link.away_since)
 
     async def run_due_step_since(self, away_since: float | None) -> bool:
-        """Take the step that is due, as `run_due_step` does, for a modem that has been silent since
-        `away_since` (trio's clock; None if the modem answers). Return True if a step was due. The
+        """Take the step that is due, as `run_due_step` does. The modem has been silent since
+        `away_since` on trio's clock, or answers if this is None. Return True if a step was due. The
         first call also switches on a device that a killed process left switched off.
         """
         if not self._started:
@@ -154,8 +156,8 @@ class Healer:
         self._off.unlink(missing_ok=True)
 
     async def _switch_on_again(self) -> None:
-        """Switch on a device that an unfinished step has switched off: this process was killed
-        during the step, or the device could not be written to.
+        """Switch on a device that an unfinished step has switched off. A step is unfinished if the
+        process was killed during the step, or if writing to the device failed.
         """
         try:
             kind, _, where = self._off.read_text().partition(" ")
@@ -212,8 +214,8 @@ def _sleep(place: str) -> None:
 
 def _power_rockblock(place: str) -> None:
     """Switch a RockBLOCK off and on by I_EN. The module may be damaged if I_EN changes again before
-    I_BTD has followed. So if I_BTD does not become low, the line stays low while the agent runs,
-    and an error is raised. (Ground Control, RockBLOCK, power sequence)
+    I_BTD has followed. So if I_BTD does not become low, I_EN stays low while the agent runs, and an
+    error is raised. (Ground Control, RockBLOCK, power sequence)
     """
     enable, booted = place.split("/")
     follows = GpioInput(int(booted))
@@ -251,8 +253,8 @@ def _cut_usb(switch: str) -> None:
 
 
 def _authorize(switch: str, value: str) -> None:
-    # Open the existing file only: no file can be created in /sys, and a new file elsewhere would
-    # switch nothing.
+    # Open only an existing file, because no file can be created in /sys, and a new file elsewhere
+    # would switch nothing.
     with Path(switch).open("r+b", buffering=0) as file:
         file.write(value.encode())
 
@@ -272,7 +274,7 @@ _SWITCH_ON_STEPS: dict[str, Callable[[str], None]] = {
 
 
 def find_usb_switch(port: str, place: str) -> Path:
-    """Return the file that switches the port's device, or the device named in `place`. Raises
+    """Return the file that switches the device of `port`, or the device named in `place`. Raises
     OSError.
     """
     if place:
@@ -288,7 +290,7 @@ def find_usb_switch(port: str, place: str) -> Path:
 
 
 def check_step(healing: Healing, step: HealingStep) -> Finding:
-    """Return a finding that shows if this step could be taken, without taking it."""
+    """Check whether this step could be taken, without taking it. Return the result as a Finding."""
     text = f"{healing.channel}-heal: {step}"
     try:
         if step.kind in ("gpio", "rockblock"):

@@ -1,4 +1,4 @@
-"""Opens a connection and a WebSocket to the hub, and describes failures in words."""
+"""Opens a connection and a WebSocket to the hub, and describes failures for people."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _BUSY_STATUSES = {408, 429, 500, 502, 503, 504}
 
 
 class TokenRefused(Unreachable):
-    """The hub answers, but no device has this token."""
+    """The hub has responded, but no device has this token."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +71,8 @@ async def open_web_socket(hub: HubAddress, stream: trio.abc.Stream, path: str = 
 
 
 async def probe(hub: HubAddress) -> None:
-    """Open a WebSocket as the link does, and check the hub's answer. The hub closes this WebSocket
-    at once; other links stay open. Raises Unreachable.
+    """Open a WebSocket as the link does, and check the hub's response. The hub closes this
+    WebSocket at once; other links stay open. Raises Unreachable.
     """
     async with await open_stream(hub.server) as stream:
         socket = await open_web_socket(hub, stream, CHECK_PATH)

@@ -1,8 +1,9 @@
 """Transmits a station's callsign in plain text over a radio whose frames do not contain it, within
 ten minutes of any transmission.
 
-The rules of amateur radio require this (47 CFR 97.119(a): at the end of each communication, and at
-least every 10 minutes during a communication). A station that does not transmit does not identify.
+The rules of amateur radio require this at the end of each communication, and at least every 10
+minutes during a communication (47 CFR 97.119(a)). A station that does not transmit does not need to
+identify itself.
 """
 
 from __future__ import annotations
@@ -29,26 +30,26 @@ IDENTIFY_AFTER_S = 540.0
 """Seconds after the first packet without a callsign, when the callsign becomes due. The rest of the
 ten minutes is for waiting until the channel is free."""
 RETRY_AFTER_S = 10.0
-"""Seconds until the callsign is retried after the radio did not transmit it."""
+"""Seconds until the callsign is retried if the radio did not transmit it."""
 
 
 @dataclass(slots=True)
 class IdentificationTimer:
-    """Time when the callsign is due. The timer is kept when the radio is opened again, because the
-    callsign is still due.
+    """Timer that contains the time when the callsign is due. The timer continues when the radio is
+    opened again, because the callsign is still due.
     """
 
     packet: bytes
     due_at: float = inf
 
     def note_transmitted(self, now: float) -> None:
-        """Record that a packet was sent at `now`: the callsign is due at most IDENTIFY_AFTER_S
+        """Record that a packet was sent at `now`. The callsign is due at most IDENTIFY_AFTER_S
         later.
         """
         self.due_at = min(self.due_at, now + IDENTIFY_AFTER_S)
 
     def mark_sent(self) -> None:
-        """Record that the callsign was sent: it is no longer due."""
+        """Record that the callsign was sent, so that it is no longer due."""
         self.due_at = inf
 
 
@@ -62,7 +63,7 @@ class IdentifiedModem:
         self._owed = timer
         self._transmitting = trio.Lock()
         self._left = trio.Event()
-        """Event that is set when a packet has left; then a new event replaces it."""
+        """Event that is set when a packet has left. A new event then replaces it."""
 
     async def transmit(self, packet: bytes, *, urgent: bool) -> TransmitResult:
         async with self._transmitting:
@@ -75,13 +76,13 @@ class IdentifiedModem:
 
     async def receive(self) -> ReceivedPacket:
         while (packet := await self._modem.receive()).body == self._owed.packet:
-            # A repeater returns our own callsign packet: skip it.
+            # Skip our own callsign packet, which a repeater has returned.
             pass
         return packet
 
     async def identify(self) -> NoReturn:
-        """Transmit the callsign each time it is due, and retry after `RETRY_AFTER_S` seconds if the
-        radio does not transmit it. Raises RadioLost.
+        """Transmit the callsign each time it is due, forever. If the radio does not transmit it,
+        retry after `RETRY_AFTER_S` seconds. Raises RadioLost.
         """
         while True:
             if self._owed.due_at == inf:
@@ -99,8 +100,9 @@ class IdentifiedModem:
 async def open_identified(
     open_modem: Callable[[], AbstractAsyncContextManager[RadioModem]], timer: IdentificationTimer
 ) -> AsyncIterator[RadioModem]:
-    """Open a modem that identifies itself. The caller keeps `timer` for when the radio is opened
-    again. Raises the errors of `open_modem`; errors inside the block are raised in groups.
+    """Open a modem that identifies itself. The caller keeps `timer`, and passes it again when the
+    radio is reopened. Raises the errors of `open_modem`. Errors inside the block are raised in
+    exception groups.
     """
     async with open_modem() as modem, trio.open_nursery() as nursery:
         air = IdentifiedModem(modem, timer)

@@ -1,5 +1,5 @@
-"""Shows which bearer carries the items for the hub: the IP link, or another bearer of the same
-channel while there is no link.
+"""Shows which bearer transmits the items for the hub: the IP link or, while there is no link,
+another bearer of the same channel.
 """
 
 from __future__ import annotations
@@ -28,8 +28,9 @@ class IpTurn:
     since: float = field(default_factory=trio.current_time)
     """Time of the last change, by trio's clock."""
     unacknowledged: deque[Transmission] = field(default_factory=deque)
-    """Transmissions that the last link left unacknowledged, SOS first. The bearer that replaces the
-    link returns them to the outbox."""
+    """Transmissions that the last link left unacknowledged, with an SOS first. The bearer that
+    replaces the link returns them to the outbox.
+    """
     _changed: trio.Event = field(default_factory=trio.Event)
 
     def note(self, *, is_linked: bool) -> None:

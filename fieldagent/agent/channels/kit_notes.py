@@ -1,5 +1,5 @@
-"""Exchanges notes between kit and hub beside the messages: offers of settings and programs, their
-results, the last update, modem signals, and the kit's condition.
+"""Exchanges notes between kit and hub, in addition to messages. Notes contain offers of settings
+and programs, their results, the last update, modem signals, and the kit's condition.
 """
 
 from __future__ import annotations
@@ -41,10 +41,13 @@ from fieldagent.wire.settings_change import NotAChange, read_change
 log = logging.getLogger(__name__)
 
 CHECK_INTERVAL_S = 5.0
-"""Seconds between two checks of the files that root's units write, while these files may change."""
+"""Seconds between two checks of the files that root's systemd units write, while these files may
+change.
+"""
 WATCH_FILES_S = 1_200.0
-"""Seconds for which the files are checked after an offer, or after a link opened while a unit may
-be running. Each applied offer restarts the agent."""
+"""Seconds for which the files are checked after an offer or after a link has opened, because a unit
+may be running. Each applied offer restarts the agent.
+"""
 MODEMS = ("satellite", "radio")
 """Modems whose signal the kit reports."""
 MODEMS_INTERVAL_S = 1_800.0
@@ -58,7 +61,7 @@ STATIONS_INTERVAL_S = 10.0
 
 class DirectoryShelf(NamedTuple):
     version: Callable[[], int]
-    """Version of the stored directory; 0 for none."""
+    """Returns the version of the stored directory, or 0 if there is none."""
     keep: Callable[[Directory], Awaitable[None]]
     """Stores a new directory on disk."""
 
@@ -67,41 +70,43 @@ class BackupShelf(NamedTuple):
     summary: Callable[[], Awaitable[BackupSummary]]
     """Returns the last state that the hub is known to have received."""
     answer: Callable[[Ask | ItemRequest], Awaitable[Inventory | Copies]]
-    """Waits until the kit is idle, and returns the data that the hub requests."""
+    """Waits until the kit is idle, and then returns the data that the hub requests."""
 
 
 @dataclass(slots=True)
 class KitNotes:
     """Notes between this kit and the hub. `state_directory` is the agent's state directory; `links`
-    contains all channels by name. `directory` stores the hub's directory, None if it is not needed.
+    contains all channels by name. `directory` stores the hub's directory. It is None if the
+    directory is not needed.
     """
 
     state_directory: Path
     links: Mapping[str, ChannelLink]
     installed: str = field(default_factory=lambda: find_installation_kind(Path(__file__)))
     last_report: KitReport = field(default_factory=KitReport)
-    """Last report over this link."""
+    """Last report that was sent over this link."""
     watch_until: float = -inf
     modems_again: float = -inf
-    """Time when modem signals may be reported again; trio's clock."""
+    """Time on trio's clock from which modem signals may be reported again."""
     offered: trio.Event = field(default_factory=trio.Event)
 
     directory: DirectoryShelf | None = None
     read_in_range: Callable[[], Mapping[int, int]] | None = None
-    """Returns the stations in range, each with its number of hops; None if the hub should not know
-    them."""
+    """Returns the stations in range, and the number of hops to each. None if the hub should not
+    know them.
+    """
     reported_in_range: Mapping[int, int] = field(default_factory=dict)
     backup: BackupShelf | None = None
     reported_backup: bool = False
     backup_requests: deque[Ask | ItemRequest] = field(default_factory=deque)
-    """Requests of the hub over this link for backup data."""
+    """Requests for backup data that the hub has sent over this link."""
     named_directory: bool = False
     """True if the kit has reported its directory's version over this link."""
     condition: ConditionNews | None = None
     """Reports the kit's condition; None if the kit does not report it."""
 
     def begin(self) -> None:
-        """Start again for a new link, so that all notes are sent over it."""
+        """Start again for a new link. All notes are sent over each new link."""
         left = self._encode_remaining(OFFER) or self._encode_remaining(PROGRAM_OFFER)
         if left or outcomes.is_at_work(self.state_directory):
             self.watch_until = trio.current_time() + WATCH_FILES_S
@@ -156,8 +161,8 @@ class KitNotes:
         return rest if self.condition is None else min(rest, self.condition.pause())
 
     def _can_change_soon(self, report: KitReport) -> bool:
-        """Return True if the report may change soon, or if an offered program still waits, because
-        a slow link may still be loading it.
+        """Return True if the report may change soon. This is also possible if an offered program
+        still waits, because a slow link may still be downloading it.
         """
         waits = report.program is not None and report.program.state == "waiting"
         return waits or trio.current_time() < self.watch_until
@@ -174,7 +179,9 @@ class KitNotes:
         )
 
     def _find_waiting_offer(self, file: str) -> OfferReport | None:
-        """Return the offer that root's unit has not taken yet; None if it has taken it."""
+        """Return the offer in `file` that root's unit has not fetched yet, or None if there is
+        none.
+        """
         offer = _read(self._encode_remaining(file))
         return None if offer is None else OfferReport(offer.number, "waiting")
 
@@ -185,9 +192,9 @@ class KitNotes:
             return b""
 
     async def process_note(self, body: bytes) -> None:
-        """Take in a note of the hub. A directory is stored, a request for backup data is queued,
-        and a new offer is written to a file for root's unit. The agent does not trust an offer; the
-        unit verifies it.
+        """Process a note of the hub. A directory is stored, a request for backup data is queued,
+        and a new offer is written to a file for root's unit. The agent does not verify offers,
+        because the unit does this.
         """
         said = _decode_json(body)
         if isinstance(said, Directory):
@@ -234,8 +241,8 @@ def _list_modems(links: Mapping[str, ChannelLink]) -> Iterator[ModemReport]:
 
 
 def find_installation_kind(module: Path) -> str:
-    """Return the kind of installation of the program that contains this module. In a zipapp, a
-    parent of the module's path is a file.
+    """Return the kind of installation of the program that contains the file `module`. In a zipapp,
+    a parent of this path is a file.
     """
     if any(each.is_file() for each in module.parents):
         return ZIPAPP
@@ -256,7 +263,7 @@ class _OfferFile(NamedTuple):
 
 
 def _read(body: bytes) -> _OfferFile | None:
-    """Return the offer in the note; None if the note is not an offer or cannot be read."""
+    """Return the offer in a note, or None if the note is not an offer or cannot be decoded."""
     match _decode_json(body) if body else None:
         case SettingsOffer(text):
             try:

@@ -1,6 +1,6 @@
-"""Finds the baud rate of a satellite modem. The configured rate is used, otherwise the usual rate
-of this kind of modem. If no rate is configured and the modem is silent, the other rates are tried,
-because another rate may have been stored with +IPR.
+"""Finds the baud rate of a satellite modem. If a rate is configured, it is used. Otherwise the
+usual rate of this kind of modem is used. If the modem is then silent, the other rates are tried,
+because a user may have stored another rate with +IPR.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ from fieldagent.system.lazy_dataclass import dataclass
 log = logging.getLogger(__name__)
 
 ANSWER_TIMEOUT_S = 1.0
-"""Longest time in seconds for an answer. The question is sent twice, because the modem may take the
-first question as the end of a broken line."""
+"""Longest time in seconds for an answer. The query is sent twice, because the modem may interpret
+the first query as the end of a broken line.
+"""
 ATTEMPTS = 2
 SEARCH_INTERVAL_S = 600.0
 """Seconds between two searches, because a modem without power answers at no rate."""
@@ -27,20 +28,20 @@ SEARCH_INTERVAL_S = 600.0
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """Question that shows if one kind of modem is present. The question changes no setting and
-    costs nothing.
+    """Query that shows whether a modem of one kind is present. It changes no setting and costs
+    nothing.
     """
 
     kind: str
     speeds: tuple[int, ...]
-    """Baud rates, the usual rate of this kind first."""
+    """Possible baud rates. The usual rate of this kind comes first."""
     question: bytes
     is_answered_by: Callable[[bytes], bool]
     """Returns True if the received bytes contain the modem's answer."""
 
 
 async def can_answer_at(port: str, baud: int, probe: Probe) -> bool:
-    """Return True if such a modem answers at this baud rate. Raises PortLost."""
+    """Return True if a modem answers `probe` at this baud rate. Raises PortLost."""
 
     def is_there(data: bytes) -> bool | None:
         return probe.is_answered_by(data[-RECEIVED_BYTES_MAX:]) or None
@@ -53,10 +54,12 @@ async def can_answer_at(port: str, baud: int, probe: Probe) -> bool:
 
 
 class LineSpeed:
-    """Baud rate of one modem. The rate is kept when the port is opened again."""
+    """Baud rate of one modem. The rate is remembered when the port is opened again."""
 
     def __init__(self, baud: int | None, probe: Probe) -> None:
-        """Use the configured `baud` and never search; if it is None, start with the usual rate."""
+        """Use `baud` if it is configured. If it is None, start with the usual rate, and search for
+        the correct rate if the modem is silent.
+        """
         self.baud = baud or probe.speeds[0]
         self._probe = probe
         self._is_set = baud is not None
@@ -64,7 +67,7 @@ class LineSpeed:
         self._next = -inf
 
     def note_silent(self) -> None:
-        """Record that no modem answered at the port: the next `find_speed` searches for the
+        """Record that no modem answered at the port. The next call of `find_speed` searches for the
         rate.
         """
         self._silent = True
@@ -91,7 +94,7 @@ class LineSpeed:
         self.baud = self._probe.speeds[0]
 
     def describe_unusual_speed(self) -> str:
-        """Return a notice that the modem uses an unusual baud rate; empty if the rate is usual."""
+        """Return a notice that the modem uses an unusual baud rate, or '' if the rate is usual."""
         usual = self._probe.speeds[0]
         if self._is_set or self.baud == usual:
             return ""

@@ -1,5 +1,5 @@
-"""Names the program that holds a serial port that cannot be opened. /proc/locks shows the process
-that locked a port (proc(5)), and the agent locks each of its ports.
+"""Finds the program that uses a serial port, if the port cannot be opened. /proc/locks shows which
+process has locked a port (proc(5)), and an agent locks each of its ports.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ PROC = Path("/proc")
 
 
 def describe_holder(port: str) -> str:
-    """Return a text that follows the port's name: the program that holds the port, and how to end
-    that program.
+    """Return a text about the program that uses `port`, and how to end this program. In messages,
+    the text follows the port's name.
     """
     process = _find_locker(port)
     if process is None:
@@ -31,7 +31,7 @@ def describe_holder(port: str) -> str:
 
 
 def _find_locker(port: str) -> int | None:
-    """Return the process that has locked the port; None if there is no such process or it is not
+    """Return the process that has locked the port, or None if there is no such process or it is not
     visible.
     """
     try:
@@ -45,7 +45,7 @@ def _find_locker(port: str) -> int | None:
 
 
 def _find_unit(process: int) -> str:
-    """Return the system service of the process; empty if there is none."""
+    """Return the system service of the process, or '' if there is none."""
     try:
         group = (PROC / str(process) / "cgroup").read_text()
     except OSError:

@@ -1,4 +1,4 @@
-"""Sends over a radio that all stations in range hear, for as long as the agent runs.
+"""Drives a radio whose packets all stations in range receive, for as long as the agent runs.
 
 A transmission counts as sent only when a station confirms it. A few packets may wait for
 confirmation at the same time. Unanswered packets are retried, less and less often while no station
@@ -38,17 +38,17 @@ from fieldagent.wire.outcome import Outcome
 log = logging.getLogger(__name__)
 
 BUSY_RETRY_S = 10.0
-"""Seconds until a packet that the radio dropped is retried."""
+"""Seconds after which a packet that the radio dropped is retried."""
 ROUND_MAX_S = 300.0
 """Longest time in seconds in which all fragments of a round must have left."""
 NEXT_FRAGMENT_TIMEOUT_S = 1.0
-"""Seconds to wait for the next fragment of a round. If no fragment comes, its Package was
-withdrawn."""
+"""Seconds to wait for the next fragment of a round. If none comes, the Package was withdrawn."""
 TRANSMIT_MAX, URGENT_MAX = 120.0, 10.0
-"""Longest wait in seconds for the radio's report on a packet, and the longest part of that wait for
-which an SOS is delayed."""
+"""Longest wait in seconds for the radio's report on a packet, and the longest such wait while an
+SOS waits.
+"""
 UNREPORTED_PACKETS_MAX = 3
-"""Number of consecutive packets without a report after which the radio is reopened."""
+"""The radio is reopened after this number of consecutive packets without a report."""
 PROGRESS_INTERVAL_S = 60.0
 ECHOES_MAX = 64
 """Number of our own packets that are remembered."""
@@ -99,7 +99,7 @@ def _show(link: ChannelLink, state: LinkState, reason: str) -> None:
 
 @dataclass(slots=True)
 class RadioDriver:
-    """Drives the radio from its opening to its loss."""
+    """Drives a radio from the time when it is opened until it is lost."""
 
     air: RadioModem
     outbox: RadioOutbox
@@ -112,9 +112,11 @@ class RadioDriver:
     waiting: int = 0
     """Number of packets that no station has answered yet."""
     round: trio.Event = field(default_factory=trio.Event)
-    """Event that is set when all fragments of a round have left; then a new event replaces it."""
+    """Event that is set when all fragments of a round have left. A new event then replaces it."""
     pause: trio.CancelScope = field(default_factory=trio.CancelScope)
-    """Scope in which the transmitting task waits; a cancellation lets the task decide again."""
+    """Scope in which the transmitting task waits. If the scope is cancelled, the task decides again
+    what to do.
+    """
     last_transmitted: deque[bytes] = field(default_factory=lambda: deque(maxlen=ECHOES_MAX))
     """Our last packets. Some radios and repeaters return our packets, which we then ignore."""
 
@@ -129,7 +131,7 @@ class RadioDriver:
         while True:
             packet = await self.air.receive()
             heard_at = trio.current_time()
-            # The channel was not quiet, so the pause before our next packet starts again.
+            # The channel was busy, so start the pause before our next packet again.
             self.pause.cancel()
             if packet.body in self.last_transmitted:
                 continue
@@ -195,7 +197,9 @@ class RadioDriver:
         self.link.reason = UNSENT_REASONS.get(result, "")
 
     async def _transmit_supervised(self, transmission: Transmission) -> TransmitResult:
-        """Pass a transmission to the radio, and return the radio's report. Raises RadioLost."""
+        """Pass a transmission to the radio, and return the radio's report on it. Raises
+        RadioLost.
+        """
         with trio.move_on_after(TRANSMIT_MAX) as limit:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._end_wait_for_sos, transmission, limit)

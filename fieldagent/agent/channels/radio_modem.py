@@ -1,8 +1,7 @@
-"""Interface between a radio and the Radio channel. A radio transmits and receives packets, but
-delivery is never certain.
+"""Interface between a radio and the Radio channel.
 
-Each radio of `agent/radios/` is opened as a `RadioModem`. The layers above make delivery certain,
-between agents.
+Each radio of `agent/radios/` is opened as a `RadioModem`. A radio transmits and receives packets,
+but does not guarantee their delivery. The layers above do, from agent to agent.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ of the buffer in LoRa chips (255)."""
 
 
 class RadioLost(Exception):
-    """The radio is absent, was lost or is silent; the text is for people."""
+    """The radio is absent, was lost or is silent. The message is for people."""
 
 
 class TransmitResult(Enum):
@@ -49,7 +48,7 @@ UNSENT_REASONS = {
     TransmitResult.DROPPED: "the channel is busy",
     TransmitResult.SPENT: "the air-time of this hour is spent; an SOS is sent anyway",
 }
-"""Results that mean that the packet was not transmitted, each with the reason for people."""
+"""Results which mean that the packet was not transmitted, and the reason, for people, of each."""
 
 
 class ReceivedPacket(NamedTuple):
@@ -64,7 +63,7 @@ class RadioModem(Protocol):
     async def transmit(self, packet: bytes, *, urgent: bool) -> TransmitResult:
         """Pass one packet to the radio and wait until it is on the air or dropped.
 
-        Only one call may run at a time. Raises RadioLost.
+        Only one call may run at the same time. Raises RadioLost.
         """
 
     async def receive(self) -> ReceivedPacket:
@@ -72,8 +71,8 @@ class RadioModem(Protocol):
 
 
 class ReceiveQueue:
-    """Received packets that wait for `receive`. While PACKETS_MAX packets wait, a further packet is
-    dropped, as if it had been lost on the air.
+    """Received packets that wait for `receive`. While PACKETS_MAX packets wait, further packets are
+    dropped, as if they had been lost on the air.
     """
 
     def __init__(self) -> None:
@@ -97,16 +96,16 @@ class AirReception(Protocol):
     async def receive(
         self, body: bytes, *, damage: str = "", rssi: int | None = None, snr: int | None = None
     ) -> AirTurn:
-        """Store one packet and its signal strength, and return its turn information. The packet is
-        on disk when the method returns.
+        """Store one packet and its signal strength, and return its AirTurn. The packet is on disk
+        when the method returns.
         """
 
 
 class RadioOutbox(Outbox, Protocol):
     async def wait_for_acknowledgement(self, transmission: Transmission) -> bool:
-        """Wait until stations confirm the whole transmission. Return False if a station's answer
-        shows that the station missed a part.
+        """Wait until stations confirm the whole transmission, and return True. Return False if a
+        station's answer shows that it missed a part.
         """
 
     def try_again(self) -> None:
-        """Send at once the unanswered Packages that wait for a retry."""
+        """Make the unanswered Packages that wait for a retry due now."""

@@ -30,7 +30,7 @@ QUESTION_ROUNDS = 2
 """Number of rounds of questions. A board that starts when its port is opened misses the first
 round."""
 ANSWER_TIMEOUT_S = 0.8
-"""Longest time in seconds for an answer, unless the kind sets another."""
+"""Longest time in seconds for an answer, unless the kind of device has its own."""
 RECEIVED_BYTES_MAX = 8_192
 """Maximum number of received bytes that are examined."""
 SHOWN_CHARACTERS_MAX = 40
@@ -38,14 +38,14 @@ SHOWN_CHARACTERS_MAX = 40
 
 
 class DeviceLine(Protocol):
-    """Line to a device. The methods raise PortLost when the device is lost."""
+    """Serial line to a device. The methods raise PortLost when the device is lost."""
 
     async def read(self) -> bytes: ...
     async def write(self, data: bytes) -> None: ...
 
 
 class DeviceReport(NamedTuple):
-    """Description of a device, from its own answers, without any key."""
+    """Description of a device, from its own answers. It never contains a key."""
 
     device_kind: str
     """Kind of device, for people."""
@@ -64,25 +64,26 @@ class Recognition:
     """Description of how one kind of device is recognised."""
 
     name: str
-    """Name of the kind in the settings."""
+    """Name of the device kind in the settings."""
     order: int
     """Order of the questions; the lowest is first."""
     baud: int
     question: Callable[[], bytes]
-    """Makes the question, without the guard; empty if the device transmits by itself."""
+    """Returns the question, without the guard. It is empty if the device transmits by itself."""
     is_answer: Callable[[bytes], bool]
     """Returns True if the received bytes contain the device's answer."""
     read_report: Callable[[DeviceLine], Awaitable[DeviceReport]]
-    """Queries a recognised device for its full report, within its own deadline. Raises RadioLost
-    and PortLost, in groups."""
+    """Queries a recognised device, and returns its full report. The function has its own deadline.
+    Raises RadioLost and PortLost, in exception groups.
+    """
     tcp_port: int = 0
-    """TCP port of the device in a network; 0 for none."""
+    """TCP port of such a device in a network, or 0 if it has none."""
     patience: float = ANSWER_TIMEOUT_S
     """Longest time in seconds for the device's answer."""
 
 
 class UnrecognisedDevice(NamedTuple):
-    """Facts about a device that gave no known kind's answer."""
+    """Facts about a device whose answer matches no known kind."""
 
     last_bytes: bytes
     """The last bytes that the device sent, without echoes of the questions."""
@@ -165,8 +166,8 @@ async def answer_to(
     read: Callable[[bytes], Read | None],
     seconds: float = ANSWER_TIMEOUT_S,
 ) -> Read | None:
-    """Send `question`, and return the value that `read` finds in the bytes received within
-    `seconds`; None if `read` finds nothing. Raises PortLost.
+    """Send `question`, and call `read` with all bytes that have arrived so far, until it returns a
+    value. Return this value, or None after `seconds` seconds. Raises PortLost.
     """
     said = bytearray()
     with waits.move_on_after(seconds):

@@ -33,6 +33,6 @@ class RecordedSocket:
         await self._socket.send(message)
 
     async def close(self, code: int, reason: str) -> None:
-        """Close the WebSocket with this code and reason, and wait until the peer closes it too."""
+        """Close the WebSocket with `code` and `reason`, and wait until the peer closes it too."""
         self._recorder.record_event(f"closed by the kit: {code} {reason}")
         await self._socket.close(code, reason)

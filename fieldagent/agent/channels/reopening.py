@@ -16,12 +16,13 @@ from fieldagent.system.error_groups import get_first_error
 REOPEN_AFTER = (1.0, 2.0, 5.0, 10.0, 30.0)
 """Seconds between attempts to open the device; the last value repeats."""
 STABLE_AFTER_S = 60.0
-"""Seconds that the device must have worked before the pauses start again from the first. So a
-device that answers at first and then fails is not opened every second."""
+"""If the device has worked for this many seconds, the pauses start again with the first. Without
+this minimum, a device that answers and then fails would be reopened every second.
+"""
 
 
 async def forbid_healing() -> bool:
-    """Return False: no recovery step is taken."""
+    """Take no recovery step, and return False."""
     return False
 
 
@@ -34,11 +35,11 @@ async def run_and_reopen(
     heal: Callable[[], Awaitable[bool]] = forbid_healing,
 ) -> NoReturn:
     """Call `work` forever. `work` opens the device and serves it until it raises one of the errors
-    in `lost_errors`. That error is passed to `report_loss`.
+    in `lost_errors`. This error is passed to `report_loss`.
 
     `progress` is called before each attempt, and `heal` after each attempt. If `heal` returns True,
-    it took a recovery step, so the next attempt follows soon. `heal` takes at most two and a half
-    minutes.
+    it has taken a recovery step, and the next attempt follows soon. `heal` must take at most two
+    and a half minutes.
     """
     tries = 0
     while True:

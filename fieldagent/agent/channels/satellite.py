@@ -66,7 +66,7 @@ from fieldagent.wire.outcome import Outcome
 from fieldagent.wire.sbd import MT_STATUS, MoStatus, SessionVerdict, find_mo_status
 
 PAUSES = (1.0, 5.0, 30.0)
-"""Seconds before a garbled message is read again. An SOS ends the pauses."""
+"""Seconds between two attempts to read a garbled message. A waiting SOS ends the pauses."""
 RETRIES_PER_CHECK = 2
 """Number of attempts per check to read a garbled message that was already read with pauses."""
 GARBLED_MAX_S = 600.0
@@ -79,33 +79,38 @@ class ReadResult(Enum):
     """Result of reading the modem's message."""
 
     STORED = auto()
-    """The message is stored, readable or not, and booked."""
+    """The message is stored, readable or not, and its cost is booked."""
     STAYS = auto()
-    """The message is garbled and stays in the modem; it is booked later."""
+    """The message is garbled and stays in the modem. Its cost is booked later."""
     NOTHING = auto()
     """The modem contains no readable message, and nothing is booked."""
 
 
 @dataclass(slots=True)
 class MailReader:
-    """Reads one modem's messages, from the opening of its port until the port is lost."""
+    """Reads the messages in one modem, from the time when its port is opened until the port is
+    lost.
+    """
 
     modem: Modem
     reception: Reception
     mailbox: GatewayMailbox
     pause: Callable[[float], Awaitable[bool]]
-    """Waits that many seconds and returns False; returns True at once if an SOS waits."""
+    """Function that waits for a number of seconds and returns False. If an SOS waits, it returns
+    True at once.
+    """
     garbled_since: float | None = None
-    """Time by trio's clock when the message in the modem was first read garbled; None if it is not
-    garbled."""
+    """Time on trio's clock when the message in the modem was first found garbled. None if it is not
+    garbled.
+    """
     _size: int = 0
     """Size of the message in bytes, as the session reported it; 0 if unknown."""
 
     async def read(self, *, is_needed: bool = False, size: int = 0) -> ReadResult:
         """Read the message in the modem, store it and clear it in the modem. A garbled message
-        stays in the modem for a time; with `is_needed` it is stored at once, because another
-        message needs its place. `size` is the message's size in bytes, if a session has just
-        reported it.
+        stays in the modem for a time. If `is_needed`, it is stored at once, because another message
+        needs its place. `size` is the message's size in bytes if a session has just reported it,
+        otherwise 0.
 
         Raises ModemSilent, PortLost.
         """
@@ -159,15 +164,16 @@ class MailReader:
 log = logging.getLogger(__name__)
 
 CHECKS_PER_SETTINGS_RESTORE = 10
-"""The settings of an idle modem are restored at one of this many checks."""
+"""The settings of an idle modem are restored at every tenth check."""
 NO_SERVICE_WAIT_S = 120.0
 """Seconds after which a session is tried although the modem reports no network."""
 WRITE_TRIES = 3
 EMPTY_SESSIONS_MAX = 3
-"""Number of consecutive sessions with an empty buffer, after which we assume that this modem always
-clears a sent message. Each session must be reported as sent, with the MOMSN moved and no other sign
-of a reset, and the modem must never have kept a sent message. Without this limit a message would be
-sent forever."""
+"""After this number of consecutive sessions with an empty buffer, we assume that the modem always
+clears a sent message. Each of these sessions must be reported as sent, have moved the MOMSN and
+show no other sign of a reset, and the modem must never have kept a sent message. Without this
+limit, a message would be sent again forever.
+"""
 
 
 async def run(
@@ -182,11 +188,11 @@ async def run(
     heal: Callable[[], Awaitable[bool]] = forbid_healing,
     progress: Callable[[], None] = lambda: None,
 ) -> NoReturn:
-    """Serve one modem forever, even if the modem is absent, unplugged, or without power or account
-    for a time.
+    """Serve one modem forever, even if the modem is absent or unplugged, or has no power or no
+    account for a time.
 
-    `pace` contains the results of earlier runs. `progress` is called at least every 90 seconds.
-    With `registers`, the modem registers by itself after it was moved.
+    `pace` contains the results of earlier runs. `progress` is called at least every 90 seconds. If
+    `registers`, the modem registers with the network by itself after it was moved.
     """
     more = (sbd.REGISTRATION,) if registers else ()
 
@@ -218,7 +224,7 @@ class Pace:
 
     random: randomness.Random
     mailbox_check: float | None = None
-    """Seconds after which the mailbox is checked without a ring; None for never."""
+    """Seconds after which the mailbox is checked even without a ring alert. None means never."""
     last_session: float = field(default_factory=trio.current_time)
     rest: LinkRest = field(default_factory=LinkRest)
     mailbox: GatewayMailbox = field(default_factory=GatewayMailbox)
@@ -228,15 +234,15 @@ class Pace:
     """IMEI of the last modem that kept a message after sending it."""
 
     def note_kept(self, modem: str) -> None:
-        """Record that the modem kept its sent message. From now on an empty buffer means that the
+        """Record that the modem kept its sent message. From now on, an empty buffer means that the
         modem was reset.
         """
         self.keeping_imei, self.empty = modem, 0
 
     def count_empty(self, modem: str, is_buffer_sent: bool) -> bool:
-        """Count a session that left an empty buffer. `is_buffer_sent` is True if only the empty
-        buffer hints at a reset. Return True if this modem always clears a sent message:
-        EMPTY_SESSIONS_MAX consecutive sessions were like this.
+        """Count a session that left an empty buffer. `is_buffer_sent` is True if there is no other
+        sign of a reset. Return True after EMPTY_SESSIONS_MAX such sessions in a row: then this
+        modem always clears a sent message.
         """
         self.empty = self.empty + 1 if is_buffer_sent and modem != self.keeping_imei else 0
         return self.empty >= EMPTY_SESSIONS_MAX
@@ -244,7 +250,7 @@ class Pace:
 
 @dataclass(slots=True)
 class SatelliteDriver:
-    """Drives the modem from the opening of its port until the port is lost."""
+    """Drives one modem, from the time when its port is opened until the port is lost."""
 
     modem: Modem
     outbox: Outbox
@@ -260,13 +266,13 @@ class SatelliteDriver:
         )
 
     async def work(self) -> NoReturn:
-        """Settle the intent of an earlier run, then hold sessions when they are due. Raises
-        PortLost, ModemSilent and RemoteProtocolError; the caller then reopens the port.
+        """Settle the intent of an earlier run, and then hold sessions when they are due. After a
+        PortLost, ModemSilent or RemoteProtocolError, the caller must reopen the port.
         """
         self.outbox.set_limits(MessageLimits(sbd.MO_BYTES, sbd.MO_BYTES, CREDIT_TARIFF))
         status = await self.modem.read_status()
-        # Only the status shows a message that arrived at the gateway while the modem or the agent
-        # was off.
+        # Ask for the status, because only the status shows that a message arrived at the gateway
+        # while the modem or the agent was off.
         self.pace.mailbox.queued = max(self.pace.mailbox.queued, status.waiting)
         await self._book_lost_check(status)
         self.pace.mailbox.withheld = False
@@ -298,8 +304,8 @@ class SatelliteDriver:
         self.link.reason = held or mailbox
 
     def _describe_mail_hold(self) -> str:
-        """Return a sentence if messages wait at the gateway and today's budget cannot pay for
-        fetching them; otherwise an empty string.
+        """Return a sentence for people if messages wait at the gateway and today's budget cannot
+        pay for fetching them. Otherwise return ''.
         """
         waiting = self.pace.mailbox.queued
         if not (self.modem.has_rung or waiting) or self.outbox.compute_allowance(mailbox=True) != 0:
@@ -342,13 +348,13 @@ class SatelliteDriver:
         return await wait_for_first(seconds, self.progress, *events)
 
     async def _wait_for_package(self) -> None:
-        """Wait until a Package is ready and the link may be tried again."""
+        """Wait until a Package is due and the link may be tried again."""
         await self.outbox.wait_until_ready()
         await self._wait_until_rested(urgent=False)
 
     async def _wait_until_rested(self, *, urgent: bool) -> None:
-        """Wait until the link may be tried again. The wait is shorter for an SOS, even for an SOS
-        that arrives during the wait.
+        """Wait until the link may be tried again. The wait is shorter for an SOS, even if the SOS
+        arrives during the wait.
         """
 
         async def is_over(urgent: bool) -> None:
@@ -395,8 +401,8 @@ class SatelliteDriver:
             await self._write_message(transmission, status.momsn)
         elif self._is_mailbox_due():
             if not await self.modem.clear(sbd.CLEAR_MO) and status.mo_flag:
-                # The old message is still in the modem: a session would send it again, and the
-                # gateway would bill it.
+                # The old message is still in the modem. A session would send it again, and the
+                # gateway would bill it again.
                 self.pace.mailbox.rest(trio.current_time(), self.pace.random.random())
                 return
             self.pace.mailbox.begun_check = (self.modem.imei, status.momsn)
@@ -427,7 +433,7 @@ class SatelliteDriver:
         raise ModemSilent(f"the modem does not accept messages: {result.name}")
 
     async def _converse(self, transmission: Transmission | None, momsn: int) -> None:
-        """Hold a session with the gateway. If the session's reply is lost, the intent stays and is
+        """Hold a session with the gateway. If the modem's reply is lost, the intent is kept and is
         resolved later.
         """
         self.link.state = LinkState.BUSY
@@ -462,8 +468,8 @@ class SatelliteDriver:
         await self._store_received_message(result, status, rang, is_alone=transmission is None)
 
     async def _judge_session(self, status: MoStatus, momsn: int) -> SessionVerdict:
-        """Decide if the message was sent, from the MO status, the MOMSN before and after, and the
-        buffer (see the table at the top of this module).
+        """Decide whether the message was sent, from the MO status, the MOMSN before and after, and
+        the buffer (see the table at the top of this module).
         """
         wrote, resets = self.modem.is_holding_own_message, self.modem.resets
         after = await self.modem.read_status()
@@ -522,8 +528,8 @@ class SatelliteDriver:
     async def _store_received_message(
         self, result: sbd.SessionResult, status: MoStatus, is_ringing: bool, *, is_alone: bool
     ) -> None:
-        """Store a received message before the next session, whatever the result of the outgoing
-        message was.
+        """Store a message that the session received, whatever the result of the outgoing message
+        is. This must happen before the next session.
         """
         reached = status.verdict is SessionVerdict.SENT
         if reached:
@@ -538,8 +544,8 @@ class SatelliteDriver:
             await self.outbox.spend(1)
 
     async def _book_lost_check(self, status: sbd.BufferStatus) -> None:
-        """Book a mailbox check whose reply was lost, if the MOMSN shows that it took place. A
-        message that the check fetched is in the modem, and is booked when it is read.
+        """Book a mailbox check whose reply was lost, if the MOMSN shows that it took place. If the
+        check fetched a message, the message is still in the modem, and is booked when it is read.
         """
         begun, self.pace.mailbox.begun_check = self.pace.mailbox.begun_check, None
         if begun is None or begun == (self.modem.imei, status.momsn) or status.mt_flag:
@@ -550,8 +556,8 @@ class SatelliteDriver:
     # Methods for a session whose end is unknown.
 
     async def _resolve(self, intent: Intent) -> None:
-        """Decide from the modem's numbers if the message was sent. If it was not sent, send the
-        identical bytes again before other messages, except an SOS that waits.
+        """Decide from the modem's sequence numbers whether the message of an intent was sent. If it
+        was not sent, send the identical bytes again, before all other messages except an SOS.
         """
         urgent = intent.transmission.urgent
         await self._wait_until_rested(urgent=urgent)
@@ -579,9 +585,9 @@ class SatelliteDriver:
                 intent.transmission, Outcome.NOT_SENT, reason="an SOS was sent first"
             )
             return
-        # Store the intent before the bytes are in the modem again. A session without a message may
-        # have moved the MOMSN. With the old number, these bytes would look sent after a power
-        # failure.
+        # Store the intent with the present MOMSN before the bytes are in the modem again. A session
+        # without a message may have moved the MOMSN, and with the old number, the bytes would seem
+        # to be sent after a power failure.
         await self.outbox.record_intent(
             intent.transmission, modem=self.modem.imei, at_modem=status.momsn
         )
@@ -589,7 +595,7 @@ class SatelliteDriver:
         await self._converse(intent.transmission, status.momsn)
 
     async def _wait_unless_urgent(self, seconds: float) -> bool:
-        """Wait that many seconds and return False. Return True at once if an SOS waits."""
+        """Wait for `seconds`, and return False. Return True at once if an SOS waits."""
         return await self._wait(seconds, partial(self.outbox.wait_until_ready, urgent=True))
 
     async def _is_urgent_waiting(self) -> bool:

@@ -1,9 +1,9 @@
 """Decides when the satellite link may be tried again. Pure: the time and the random number are
 parameters.
 
-A failed session reflects the state of the link, not of the Package. So the link has one pause for
-all Packages, and a success ends it. A mailbox check costs a credit. If a check fetches no message
-although messages wait at the gateway, the wait before the next check becomes longer.
+A session fails because of the link, not because of the Package. So the link has one pause for all
+Packages, and a successful session ends it. A mailbox check costs a credit. If messages wait at the
+gateway but a check fetches none, the wait before the next check becomes longer.
 """
 
 from __future__ import annotations
@@ -24,8 +24,9 @@ FRUITLESS_FIRST, FRUITLESS_MAX = 300.0, 6 * 3600.0
 """Seconds to wait after a check that fetched no message: the first wait, which doubles, and the
 longest wait."""
 REQUESTED_WAIT_MAX_S = 3600.0
-"""Longest wait in seconds that the network may request, because a damaged number could request a
-whole day."""
+"""Longest wait in seconds that is accepted from the network, because a damaged number could request
+a whole day.
+"""
 WITHHELD_REASON = (
     "the modem holds a message and does not hand it over; no other can be fetched before it"
 )
@@ -39,12 +40,15 @@ class LinkRest:
     """Number of consecutive sessions that failed."""
     until: float = -inf
     urgent_until: float = -inf
-    """Time until which an SOS waits: usually earlier than `until`, but not before the network or
-    the account allows a session."""
+    """Time until which an SOS waits. It is usually earlier than `until`, but not before the network
+    or the account allows a session.
+    """
     earliest_retry: float = -inf
-    """Time from which every Package may be tried again if the network is available again."""
+    """Time from which every Package may be tried again, if the network has become available
+    again.
+    """
     was_without_network: bool = False
-    """True if the modem had no network at some time since the last session."""
+    """True if the modem was without a network at any time since the last session."""
 
     def start_after_failure(self, status: MoStatus, now: float, random_share: float) -> None:
         """Start a pause after a session that failed with this status. `random_share` is a random
@@ -71,12 +75,14 @@ class LinkRest:
         self.failures, self.until, self.urgent_until, self.earliest_retry = 0, -inf, -inf, -inf
 
     def end(self) -> None:
-        """End the pause as far as the network allows, because a person requests another attempt."""
+        """End the pause, unless the network requested it, because a person has requested another
+        attempt.
+        """
         self.until = self.urgent_until = self.earliest_retry
 
     def compute_end(self, service: bool | None, *, urgent: bool = False) -> float:
-        """Return the time from which every Package or, with `urgent`, an SOS may be tried again.
-        When the network is available again (`service`), only a pause that the network requested
+        """Return the time from which every Package may be tried again or, if `urgent`, an SOS. If
+        the network is available again (`service`), only a pause that the network requested
         continues.
         """
         self.was_without_network = self.was_without_network or service is False
@@ -86,21 +92,23 @@ class LinkRest:
 
 @dataclass(slots=True)
 class GatewayMailbox:
-    """The known state of our mailbox at the gateway."""
+    """State of our mailbox at the gateway, as far as it is known."""
 
     queued: int = 0
     fruitless_checks: int = 0
     """Number of consecutive checks that fetched no message although messages wait."""
     until: float = -inf
     withheld: bool = False
-    """True if the modem holds a message but does not return it. Then no check is made, because
-    another message would take its place."""
+    """True if the modem contains a message but does not return it. Then no check is made, because
+    another message would overwrite it.
+    """
     uncleared_message: bytes = b""
-    """Last message that was stored and booked, until the modem confirms that it has cleared the
-    message. If the message is read again, it is not booked again. A restart loses this value, so
-    the message may then be booked twice."""
+    """The last message that was stored and booked, kept until the modem confirms that it has
+    cleared the message. If the same message is read again, it is not booked again. A restart loses
+    this value, so a message may then be booked twice.
+    """
     begun_check: tuple[str, int] | None = None
-    """IMEI and MOMSN of the modem before a check whose end is unknown."""
+    """IMEI and MOMSN of the modem before a mailbox check whose result is unknown."""
 
     def note_check(self, result: SessionResult, now: float, random_share: float) -> None:
         """Record that a session reached the gateway. Start a pause if messages wait but none
@@ -123,8 +131,8 @@ class GatewayMailbox:
         self.fruitless_checks += 1
 
     def describe_wait(self) -> str:
-        """Return the reason, for people, why messages at the gateway do not arrive; empty if
-        nothing prevents them.
+        """Return the reason, for people, why messages at the gateway do not arrive, or '' if there
+        is no obstacle.
         """
         if self.withheld:
             return WITHHELD_REASON

@@ -1,5 +1,5 @@
-"""Waits that all satellite drivers use: for the first of several events, for the end of a pause, or
-for a person's request.
+"""Functions with which all satellite drivers wait for the first of several events, the end of a
+pause, or a person's request.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ async def wait_until_rested(
     urgent: bool,
 ) -> None:
     """Wait until the link may be tried again. `news` waits for an unsolicited report of the modem,
-    for example that the network is available again, which `service` then returns.
+    for example that the network is available again. `service` returns the last reported state.
     """
     while trio.current_time() < (ends := rest.compute_end(service(), urgent=urgent)):
         with trio.move_on_at(ends):
@@ -67,8 +67,8 @@ async def wait_until_rested(
 async def end_pauses_on_request(
     link: ChannelLink, rest: LinkRest, wake: Callable[[], None]
 ) -> NoReturn:
-    """End the pause whenever a person requests it; `wake` wakes the task that waits for the end of
-    the pause.
+    """End the pause each time a person requests it, forever. `wake` wakes the task that waits for
+    the end of the pause.
     """
     while True:
         await link.wait_until_requested()

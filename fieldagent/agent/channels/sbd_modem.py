@@ -1,6 +1,4 @@
-"""Talks to an Iridium 9602/9603 on an open serial port: commands, replies and unsolicited
-reports.
-"""
+"""Commands, replies and unsolicited reports of an Iridium 9602/9603 on an open serial port."""
 
 from __future__ import annotations
 
@@ -25,28 +23,30 @@ REPLY_TIMEOUT_S = 10.0
 MODEM_SESSION_TIMEOUT_S = 60
 """Seconds after which the modem itself ends a session (+SBDST)."""
 HOST_SESSION_TIMEOUT_S = MODEM_SESSION_TIMEOUT_S + 30.0
-"""Seconds after which the host ends a session, later than the modem would."""
+"""Seconds after which the host ends a session. It is longer than the modem's own limit."""
 SOS_SESSION_TIME = 50
-"""Seconds after which the modem ends the session of an SOS, so that a lost reply delays the SOS by
-less than a minute. A session takes 11 to 62 seconds."""
+"""Seconds after which the modem ends a session with an SOS, so that a lost reply delays the SOS by
+less than a minute. A session takes 11 to 62 seconds.
+"""
 SOS_SESSION_MAX_S = SOS_SESSION_TIME + 5.0
 WRITE_MAX, SLOWEST = 2.0, 120.0
 """Longest time in seconds for the reply to +SBDWB after the payload has left, and the lowest speed
 in bytes per second."""
 FILL_INTERVAL_S = 0.1
 READ_TIMEOUT_S = WRITE_MAX + sbd.MT_BYTES / 60.0
-"""Longest time in seconds to read a message out of the modem, even at 600 baud. The time is
-extended while bytes arrive."""
+"""Longest time in seconds to read a message from the modem, long enough for 600 baud. It is
+extended while bytes arrive.
+"""
 
 
 class ModemSilent(Exception):
-    """The modem did not answer a command in time, or its answer is not a valid reply."""
+    """The modem did not answer a command in time, or did not send a valid reply."""
 
 
 @dataclass(slots=True)
 class Modem:
-    """Commands and replies over one open port. Unsolicited reports go to `link`, `has_rung` and
-    `service`.
+    """Sends commands to a modem at one open port, and receives its replies. Unsolicited reports
+    change `link`, `has_rung` and `service`.
     """
 
     port: SerialPort
@@ -54,14 +54,16 @@ class Modem:
     conversation: sbd.Conversation = field(default_factory=sbd.Conversation)
     has_rung: bool = False
     news: trio.Event = field(default_factory=trio.Event)
-    """Event that is set when the modem sends an unsolicited report; then a new event replaces
-    it."""
+    """Event that is set when the modem sends an unsolicited report. A new event then replaces
+    it.
+    """
     service: bool | None = None
     imei: str = ""
     last_read: sbd.MobileTerminatedMessage | None = None
     is_holding_own_message: bool = False
-    """True if the MO buffer holds our last message. False after a sign of a reset, because a reset
-    empties the buffer."""
+    """True if the MO buffer contains our last message. False after any sign of a reset, because a
+    reset empties the buffer.
+    """
     resets: int = 0
     """Number of resets that were detected."""
     settings: tuple[sbd.LineSetting, ...] = (sbd.RING_ALERT_SETTING, sbd.INDICATOR_SETTING)
@@ -105,8 +107,8 @@ class Modem:
         self.news = trio.Event()
 
     async def ask(self, command: str, seconds: float = REPLY_TIMEOUT_S) -> sbd.ModemReply:
-        """Send a command and return its reply. Raises ModemSilent if no reply comes, or if the
-        answer is not a reply.
+        """Send a command and return its reply. Raises ModemSilent if the modem sends no valid reply
+        in time.
         """
         event = await self._ask(command, seconds)
         if not isinstance(event, sbd.ModemReply):
@@ -139,7 +141,7 @@ class Modem:
         self.last_read = self.conversation.abandon_command() or self.last_read
 
     async def write(self, body: bytes) -> sbd.WriteResult:
-        """Write a message into the MO buffer, and return the modem's result."""
+        """Write a message into the MO buffer, and return the modem's report on it."""
         command = sbd.write_binary(len(body))
         event = await self._ask(command, REPLY_TIMEOUT_S)
         if isinstance(event, sbd.ModemReply):
@@ -154,8 +156,8 @@ class Modem:
 
     async def _await_write_reply(self, command: str, size: int) -> sbd.SbdEvent:
         """Return the reply to a written message. If a byte was lost, the modem would wait 60 s for
-        another byte. So send line ends after a time: they replace the lost bytes, and the modem
-        reports a wrong checksum at once. A surplus line end is only an empty command.
+        it. So after a time, send line ends in the place of the lost bytes: the modem then reports a
+        wrong checksum at once. Extra line ends are only empty commands.
         """
         with waits.move_on_after(WRITE_MAX + size / SLOWEST):
             return await self._replies[1].receive()
@@ -171,8 +173,8 @@ class Modem:
             await trio.sleep(FILL_INTERVAL_S)
 
     async def read(self) -> sbd.MobileTerminatedMessage | None:
-        """Read the message in the modem. Return the message, or the part of it that arrived; None
-        if the modem sent nothing.
+        """Read the message in the modem. Return the message or the part of it that arrived. Return
+        None if the modem sent nothing.
         """
         self.last_read = None
         command = sbd.READ_BINARY
@@ -189,8 +191,8 @@ class Modem:
         return self.last_read
 
     async def set_up(self) -> None:
-        """Set all settings that a reset undoes. Only the first command must succeed; other failures
-        are ignored.
+        """Set all settings that a reset undoes. Only the first command must succeed. Failures of
+        other commands are ignored.
         """
         self.echo_shows_reset = True
         first = await self._wake_up()
@@ -209,9 +211,9 @@ class Modem:
         await self.ask_time()
 
     async def hold_settings(self) -> None:
-        """Restore settings that a short loss of power has undone. If the modem's stored settings
-        suppress the echo, nothing else shows such a loss. Settings that the modem does not report
-        are set each time.
+        """Restore the settings, because a short loss of power may have undone them. Usually an echo
+        shows such a loss, but not if the modem's stored settings suppress the echo. Settings that
+        the modem does not report are set each time.
         """
         for setting in self.settings:
             if setting.command in self.refused_commands:
@@ -226,20 +228,20 @@ class Modem:
                 await self.ask(setting.command)
 
     async def ask_time(self) -> None:
-        """Query the network's time, and report the time if the modem knows it."""
+        """Query the network's time, and report it to the link if the modem knows it."""
         unix = sbd.parse_system_time(await self.ask(sbd.SYSTEM_TIME))
         if unix is not None:
             self.link.report_time(unix)
 
     async def ask_traffic(self) -> int | None:
-        """Return the seconds until the network accepts a session; None if the network reports no
+        """Return the seconds until the network accepts a session, or None if the network reports no
         such time.
         """
         return sbd.parse_traffic(await self.ask(sbd.TRAFFIC))
 
     async def _wake_up(self) -> sbd.ModemReply:
         """Send commands until the modem answers. A modem that has just been switched on needs some
-        time, and may reply to half a line. A modem whose stored settings are V0 or Q1 gives no
+        time, and may misread the first command. A modem whose stored settings are V0 or Q1 gives no
         readable reply before SETUP_COMMAND.
         """
         for command in (sbd.SETUP_COMMAND, sbd.SETUP_COMMAND, sbd.AT_PREFIX):
@@ -257,8 +259,8 @@ class Modem:
         )
 
     async def identify(self) -> None:
-        """Query IMEI and firmware, and show them among the link's facts. Raises ModemSilent and
-        PortLost; RemoteProtocolError if the reply contains no IMEI.
+        """Query the IMEI and the firmware, and add them to the link's facts. Raises ModemSilent,
+        PortLost, or RemoteProtocolError if the reply contains no IMEI.
         """
         for command in sbd.SERIAL_NUMBERS:
             reply = await self.ask(command)
@@ -276,8 +278,8 @@ class Modem:
             await self.news.wait()
 
     async def hold_session(self, *, answers_ring: bool, urgent: bool) -> sbd.SessionResult:
-        """Hold one session with the gateway, a shorter one if `urgent`. Raises RemoteProtocolError
-        if the modem's reply is damaged.
+        """Hold one session with the gateway. If `urgent`, its time limit is shorter. Raises
+        RemoteProtocolError if the modem's reply is damaged.
         """
         limit = await self.ask(
             sbd.make_session_timeout(SOS_SESSION_TIME if urgent else MODEM_SESSION_TIMEOUT_S)
@@ -293,8 +295,8 @@ class Modem:
         return sbd.parse_session(reply)
 
     async def clear(self, command: str) -> bool:
-        """Clear the MO or the MT buffer, and return True if the modem confirms it. Without a
-        confirmation, log a warning, because the message would be sent or read again.
+        """Clear the MO or the MT buffer with `command`. Return True if the modem confirms this.
+        Otherwise log a warning, because the message would be sent or read again.
         """
         if command == sbd.CLEAR_MO:
             self.is_holding_own_message = False

@@ -1,4 +1,4 @@
-"""Checks for `fieldagent check` if a serial port exists and may be opened."""
+"""Checks whether a serial port exists and may be opened. For `fieldagent check`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from fieldagent.system.finding import Finding
 
 
 def check_serial_port(port: Path) -> Finding:
-    """Return a finding that shows if the serial port could be opened, without opening it."""
+    """Check whether the serial port could be opened, without opening it. Return the result as a
+    Finding.
+    """
     try:
         mode = port.stat()
     except OSError as error:
@@ -32,8 +34,8 @@ def _describe_right(port: Path, mode: os.stat_result) -> str:
     group = _name_port(mode.st_gid)
     if mode.st_mode & 0o060 == 0o060 and mode.st_gid:
         return f"`sudo usermod --append --groups {group} $USER`, and log in again"
-    # Linux has a console on such a line. The console's getty makes the line accessible to root
-    # only.
+    # Linux has a console on such a line, and the console's getty makes the line accessible only to
+    # root.
     getty = f"sudo systemctl disable --now serial-getty@{port.name}"
     shown = f"{stat.S_IMODE(mode.st_mode):04o}"
     return f"its mode is {shown}, only for root. If it is a console, run `{getty}` and restart"

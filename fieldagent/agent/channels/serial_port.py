@@ -20,11 +20,11 @@ program."""
 
 
 class PortLost(Exception):
-    """The port is absent, cannot be opened, or was lost; the text is for people."""
+    """The port is absent, cannot be opened, or was lost. The message is for people."""
 
 
 class PortInUse(PortLost):
-    """Another program has the port; the text names the program, and how to end it."""
+    """Another program uses the port. The message contains the program's name, and how to end it."""
 
 
 class SerialPort:
@@ -61,7 +61,7 @@ async def open_serial(
     path: str, baud: int, recorder: FlightRecorder | None = None
 ) -> AsyncIterator[SerialPort]:
     """Open a port exclusively, with 8N1 and without flow control. `recorder` records its traffic.
-    Raises PortLost; PortInUse if another program has the port.
+    Raises PortInUse if another program uses the port, and PortLost for other errors.
 
     A thread opens and closes the port, because the port's driver may block.
     """
@@ -90,8 +90,8 @@ async def open_serial(
 
 
 def _read_nothing_only_at_the_end(descriptor: int) -> None:
-    """Set VMIN to 1. With VMIN 0, which pyserial sets, reading a silent line gives the same result
-    as reading a lost line.
+    """Set VMIN to 1. pyserial sets VMIN to 0, and then reading a silent line has the same result as
+    reading a lost line.
     """
     attributes = termios.tcgetattr(descriptor)
     attributes[6][termios.VMIN] = 1

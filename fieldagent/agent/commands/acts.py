@@ -320,8 +320,8 @@ async def _store_settings_offer(context: CommandContext, command_record: StoredC
 
 
 def _report(context: CommandContext, subject: str, number: int) -> OfferReport | None:
-    """Return the report of root's unit on the `settings` or the `program` with that number; None if
-    there is none.
+    """Return the report of root's unit on the `settings` or the `program` with that number, or None
+    if there is none.
     """
     reports = outcomes.read(context.settings.state_directory)
     report = reports.settings if subject == "settings" else reports.program
@@ -338,7 +338,7 @@ async def wait_until_quiet(context: CommandContext) -> None:
 
 
 def _find_busy_channel(outboxes: Mapping[Channel, ChannelOutbox]) -> str:
-    """Return the channel with a session; empty if there is none. The link to the hub does not
+    """Return the channel with a session, or '' if there is none. The link to the hub does not
     count, because its unacknowledged transmissions are sent again.
     """
     for channel, outbox in outboxes.items():

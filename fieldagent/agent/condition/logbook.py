@@ -158,8 +158,8 @@ def find_cause(content: LogbookContent, reset: int) -> int:
 def compute_median(
     signals: Iterable[tuple[float, int | None]], start: float, end: float
 ) -> int | None:
-    """Return the median of the bars, weighted by time, over the time in which they were known; None
-    if they were never known. `signals` are pairs of time and bars, each valid until the next.
+    """Return the median of the bars, weighted by time, over the time in which they were known, or
+    None if they were never known. `signals` are pairs of time and bars, each valid until the next.
     """
     weights: dict[int, float] = {}
     for (at, bars), (following, _) in pairwise([*signals, (max(start, end), None)]):

@@ -32,14 +32,14 @@ def read_disk(folder: Path) -> tuple[int, int]:
 
 
 def read_degrees() -> int | None:
-    """Return the highest processor temperature in degrees Celsius; None if none is reported."""
+    """Return the highest processor temperature in degrees Celsius, or None if none is reported."""
     readings = [_number(each / "temp") for each in ROOT.glob("sys/class/thermal/thermal_zone*")]
     known = [each for each in readings if each is not None]
     return round(max(known) / 1000) if known else None
 
 
 def read_millivolts() -> int | None:
-    """Return the voltage of the supply or battery in mV; None if it is not reported."""
+    """Return the voltage of the supply or battery in mV, or None if it is not reported."""
     for each in sorted(ROOT.glob("sys/class/power_supply/*/voltage_now")):
         if (reading := _number(each)) is not None:
             return round(reading / 1000)
@@ -62,7 +62,7 @@ def read_battery() -> int | None:
 
 
 def read_throttling() -> int | None:
-    """Return the bits of `wire.kit_condition.THROTTLING`; None if they are not reported."""
+    """Return the bits of `wire.kit_condition.THROTTLING`, or None if they are not reported."""
     for each in ROOT.glob("sys/devices/platform/soc*/*firmware/get_throttled"):
         if (bits := _number(each, 16)) is not None:
             return bits
@@ -79,7 +79,7 @@ def read_uptime() -> int:
 
 
 def read_system_name() -> str:
-    """Return the system's name in a line, such as `Debian 13.1, image 2026-10-02`; empty if it is
+    """Return the system's name in a line, such as `Debian 13.1, image 2026-10-02`, or '' if it is
     unknown.
     """
     lines = _read_text(ROOT / "etc/os-release").splitlines()

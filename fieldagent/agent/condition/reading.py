@@ -76,7 +76,7 @@ def make_condition(
 
 
 def _compute_clock_lead(clock: ElapsedTime) -> int | None:
-    """Return the seconds by which the system's clock is ahead of the time that the kit received;
+    """Return the seconds by which the system's clock is ahead of the time that the kit received, or
     None if the kit received no time.
     """
     return round(time.time() - clock.date(clock.now())) if clock.source() else None

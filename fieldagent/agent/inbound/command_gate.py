@@ -16,8 +16,9 @@ from fieldagent.wire.command import NotACommand, RemoteCommand, get_verb
 from fieldagent.wire.command_proof import is_proved
 
 AGE_MAX_S = 5 * 86_400
-"""Seconds after which a command is too old to be carried out. The satellite operator keeps a
-message for that long."""
+"""Age in seconds from which a command is too old to be carried out. The satellite operator keeps
+messages for up to this time.
+"""
 NOT_PROVED = (
     "a command with a wrong proof: the hub did not send it, or satellite-key or hub-token"
     " differs from the hub's (`fieldagent hub device key`, `token`)"
@@ -25,7 +26,7 @@ NOT_PROVED = (
 
 
 class ReceivedCommand(Protocol):
-    """The message that contains the command."""
+    """The received message that contains the command."""
 
     now: float
     channel: str | None
@@ -35,18 +36,18 @@ class ReceivedCommand(Protocol):
 
 
 class CommandGate:
-    """Admits commands. `keys` authenticate them, and `allowed` contains the names of the verbs that
-    this kit carries out.
+    """Accepts or refuses commands. The commands are authenticated with `keys`. `allowed_verbs`
+    contains the names of the verbs that this kit carries out.
     """
 
     def __init__(self, keys: Sequence[bytes] = (), allowed_verbs: Collection[str] = ()) -> None:
         self._keys = keys
         self.allowed = allowed_verbs
         self.news = trio.Event()
-        """Event that is set when a command has arrived; then a new event replaces it."""
+        """Event that is set when a command has arrived. A new event then replaces it."""
 
     def can_prove(self) -> bool:
-        """Return True if the kit shares a key with the hub; without a key the kit accepts no
+        """Return True if the kit shares a key with the hub. If it shares none, it accepts no
         commands.
         """
         return bool(self._keys)
@@ -63,8 +64,8 @@ class CommandGate:
         also store the answer that refuses it.
         """
         if not is_proved(number, command, self._keys):
-            # Send no answer to an unauthenticated command, because anyone could make the kit pay
-            # for answers.
+            # Send no answer to an unauthenticated command, because otherwise anyone could make the
+            # kit pay for answers.
             result.troubles.append(NOT_PROVED)
             return
         if commands.is_known(db, number):
@@ -78,7 +79,7 @@ class CommandGate:
         result.commands += 1
 
     def wake(self) -> None:
-        """Wake the task that carries out commands; the command is on disk."""
+        """Wake the task that carries out commands. Call this method when the command is on disk."""
         self.news.set()
         self.news = trio.Event()
 

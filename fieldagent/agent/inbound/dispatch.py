@@ -1,13 +1,15 @@
-"""Hands spooled payloads to one hook. Within a lane (a sender, or an SOS) payloads stay in order. A
-few lanes are served at the same time.
+"""Hands spooled payloads to one hook. Payloads of the same lane (a sender, or an SOS) stay in
+order. A few lanes are served at the same time.
 
-After every change the first payloads of the spool are read from the disk again. So the deliveries
-continue after a restart. Only the lanes in progress, and the hook's failures, are kept in memory.
+After every change, the first payloads of the spool are read from the disk again, so that the
+deliveries continue after a restart. Only the lanes in progress and the hook's failures are kept in
+memory.
 
 If a hook `probes`, a failure does not show that the payload is at fault, because the receiver may
-be away. After FAILURES consecutive failures, and at the start, the hook counts as *down*. Then
-payloads that wait for a retry are sent as probes, one at a time and less and less often. A failed
-probe does not count as an attempt. After a success all payloads that wait for a retry are sent.
+be away. At the start, and after FAILURES consecutive failures, the hook is considered *down*.
+Payloads that wait for a retry are then sent as probes, one at a time and less and less often. A
+failed probe does not count as an attempt. After a success, all payloads that wait for a retry are
+sent.
 """
 
 from __future__ import annotations
@@ -59,11 +61,10 @@ async def dispatch(
     draw_random: Callable[[], float] = random.random,
     probes: bool = False,
 ) -> str:
-    """Hand over payloads until canceled, or until the hook accepts no more payloads; then return
-    the reason.
+    """Hand over payloads until the hook accepts no more payloads, and return the reason.
 
     `name` is the hook's name in logs, `clock` returns the journal's elapsed time, and `draw_random`
-    a number in [0, 1). With `probes`, a failed call shows that the receiver is away, and is no sign
+    a number in [0, 1). If `probes`, a failed call shows that the receiver is away, and is no sign
     of a fault in this delivery.
     """
     reach = _HookReachability() if probes else None
@@ -72,11 +73,12 @@ async def dispatch(
 
 @dataclass(slots=True)
 class _HookReachability:
-    """State of a hook that probes, from its last calls. Times are by trio's clock."""
+    """State of a hook that probes, derived from its last calls. Times are from trio's clock."""
 
     failures: int = FAILURES
-    """Number of consecutive failures. The hook starts as down, because payloads that wait at the
-    start may wait because of an earlier outage."""
+    """Number of consecutive failures. The hook starts as down, because the payloads that wait at
+    the start may wait since an earlier outage.
+    """
     since: float = -inf
     """Time of the first of the consecutive failures."""
     probe_at: float = -inf
@@ -130,7 +132,7 @@ class _Dispatch:
         return self.end_reason
 
     def start_due(self, nursery: trio.Nursery) -> float:
-        """Start the deliveries that are due. Return the seconds until the next one is due."""
+        """Start the deliveries that are due. Return the seconds until the next delivery is due."""
         now = self.clock()
         # The list also contains deliveries in progress, which come first and take up to `at_once`
         # places.
@@ -150,16 +152,16 @@ class _Dispatch:
         return RECHECK_AFTER_S
 
     def compute_next_probe(self, delivery: Delivery) -> float:
-        """Return the seconds until this delivery may be sent as a probe; inf if it may not. A
-        delivery without a failed attempt is no probe, because it waits for another reason.
+        """Return the seconds until this delivery may be sent as a probe, or inf if it may not. A
+        delivery without a failed attempt is not a probe, because it waits for another reason.
         """
         if self.reachability is None or self.busy or not delivery.attempts:
             return inf
         return self.reachability.compute_next_probe()
 
     async def serve(self, delivery: Delivery, is_early: bool) -> None:
-        """Hand a payload to the hook. If the agent stops, a running call of the hook may finish, so
-        that the hook is not called twice for this payload.
+        """Hand a payload to the hook. If the agent stops, a running call may finish, so that the
+        hook is not called twice for the same payload.
         """
         await waits.run_to_the_end(partial(self.hand_over, delivery, is_early))
         self.busy.remove(delivery.lane)
@@ -176,7 +178,7 @@ class _Dispatch:
         await self.settle(delivery, result, is_early)
 
     async def settle(self, delivery: Delivery, result: HandoverResult, is_early: bool) -> None:
-        """Store the result of a hand-over. The method has no checkpoint before the result is
+        """Store the result of a hand-over. This method has no trio checkpoint before the result is
         stored, so that an accepted payload is never handed over again.
         """
         if result.outcome is HandoverOutcome.HANDED:

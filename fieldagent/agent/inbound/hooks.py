@@ -26,8 +26,8 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class Hook:
-    """A hook. The journal stores the hook's payloads under `name`, so the name must never
-    change.
+    """A configured hook. The journal stores the hook's payloads under `name`, so the name must
+    never change.
     """
 
     name: str
@@ -41,8 +41,8 @@ class Hook:
 
 
 def make_hooks(settings: Settings, emit: Callable[[str], None]) -> list[Hook]:
-    """Return the configured hooks: script, webhook or both; each gets every payload. `emit` prints
-    the script's lines.
+    """Return the configured hooks: the script, the webhook, or both. Each hook gets every payload.
+    `emit` prints the script's lines.
     """
     hooks = []
     # Import a hook's module here, so that an agent without that hook saves the memory.
@@ -90,11 +90,10 @@ def list_notices(
 async def run_hook(
     hook: Hook, journal: Journal, inbox: Inbox, note_fault: Note = log_fault
 ) -> None:
-    """Hand over spooled payloads until canceled, until the hook wants no more, or until the journal
-    fails.
+    """Hand over spooled payloads until the hook accepts no more, or until the journal fails.
 
     An unexpected error in a call counts as a failed attempt. The call is repeated less and less
-    often, and delays only payloads of the same sender.
+    often, and only payloads of the same sender are delayed.
     """
 
     async def call(delivery: Delivery) -> HandoverResult:

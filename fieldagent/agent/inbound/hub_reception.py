@@ -38,8 +38,8 @@ class Carrier(Protocol):
 
 
 class HubReception:
-    """Implements `channels.contract.Reception` for the hub's messages. `carrier` is set if this kit
-    relays for neighbours.
+    """Implements `channels.contract.Reception` for the hub's messages. `carrier` is None if this
+    kit does not relay for neighbours.
     """
 
     def __init__(
@@ -68,11 +68,11 @@ class HubReception:
     async def receive(
         self, body: bytes, *, damage: str = "", unreadable_message: Unreadable | None = None
     ) -> None:
-        """Store a message of the hub and its cost in one commit, and act on the content.
+        """Store a message of the hub and its cost in one commit, and act on its content.
 
-        After an unexpected error the driver restarts, and the message is tried once more. After a
-        second error the message becomes a dead letter, so that it does not block the channel
-        forever.
+        After an unexpected error, the driver restarts, and the message is processed once more.
+        After a second error the message becomes a dead letter, so that it does not block the
+        channel forever.
         """
         cost = self._budget.book(compute_price(self._queue.limits.tariff, len(body)))
         if damage:
@@ -87,7 +87,7 @@ class HubReception:
                 self._failed = body
                 raise
             log.exception("a message could not be processed, twice")
-            # Do not book the cost, because the booking may be the cause of the error.
+            # Do not book the cost, because the booking itself may have caused the error.
             await self._inbox.store_dead_letter(
                 body,
                 lambda db: None,
@@ -99,7 +99,7 @@ class HubReception:
     async def _store_damaged_message(
         self, body: bytes, cost: Operation[None], damage: str, unreadable_message: Unreadable | None
     ) -> None:
-        """Store a damaged message. In the same commit, record that the hub must be notified."""
+        """Store a damaged message and, in the same commit, record that the hub must be notified."""
         channel = self._queue.channel
         if unreadable_message is None:
             await self._inbox.store_dead_letter(body, cost, channel=channel, reason=damage)

@@ -1,12 +1,12 @@
-"""Takes in news about incidents: an update about this kit's own incident, or another kit's SOS.
+"""Processes news about incidents: an update about this kit's own incident, or another kit's SOS.
 
 An update changes the state of this kit's incident only if the key that this kit and the hub share
 authenticates it. A kit without a hub accepts two kinds of updates without such a proof: a person at
 another kit has seen the SOS, or another kit cancels its own SOS. A kit with a hub shows both kinds
-as unauthenticated. Another kit's SOS always raises the alarm, even if its date is old: the date
+as unauthenticated. Another kit's SOS always raises the alarm, even if its date is old. The date
 comes from that kit's clock, and a machine without a clock chip is hours behind after a night
-without power. A recording that someone without the key plays back raises the alarm only once,
-because the SOS's number is then known.
+without power. If an attacker replays a recorded SOS, it does not raise the alarm again, because the
+number of the SOS is already known.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from fieldagent.wire.incident_proof import is_proved
 
 
 class ForwardedUpdate(NamedTuple):
-    """A message of the hub for another kit: a parcel, or an update about that kit's incident, which
-    this kit also stores.
+    """A message of the hub for another kit: a parcel, or an update about the other kit's incident,
+    which this kit also stores.
     """
 
     content: IncidentUpdate | Parcel
@@ -35,7 +35,7 @@ class ForwardedUpdate(NamedTuple):
 
 
 class ReceivedUpdate(Protocol):
-    """The message that contains the news."""
+    """The received message that contains the news."""
 
     now: float
     is_authenticated: bool
@@ -44,15 +44,15 @@ class ReceivedUpdate(Protocol):
 
 
 def get_incident_number(entry: Entry, source: Source | None) -> int:
-    """Return the number of the incident that an item belongs to, as the kit that raised the
-    incident numbers it.
+    """Return the number of the incident to which an item belongs. The number was assigned by the
+    kit that raised the incident.
     """
     return (entry.sequence if source is None else source.sequence) - entry.items_back
 
 
 class IncidentNews:
-    """Reads incident news. `station` is this kit's number on the air; `keys` authenticate
-    updates.
+    """Processes the news in received entries. `station` is this kit's number on the air. Updates
+    are authenticated with `keys`.
     """
 
     def __init__(
@@ -71,8 +71,8 @@ class IncidentNews:
         clock: ElapsedTime,
         result: ReceivedUpdate,
     ) -> int | None:
-        """Store the incident news of a new item. For an SOS whose date is far behind this kit's
-        trusted clock, return the age in seconds, otherwise None.
+        """Store the news in a new item. If the item is an SOS whose date is far behind this kit's
+        trusted clock, return its age in seconds, otherwise None.
         """
         if isinstance(entry.content, IncidentUpdate):
             self._record_update(db, origin, entry, entry.content, source, result)
@@ -100,7 +100,8 @@ class IncidentNews:
         from_hub = origin >= 0 and source is None
         about = update.station or (OWN_STATION if from_hub else speaker)
         # A kit without a radio does not know its station number at the hub. It recognises its own
-        # incident by the incident's number, because each journal starts at a random number.
+        # incident by the number alone, which is possible because each journal starts at a random
+        # number.
         unnamed = self._station == OWN_STATION and incident.is_own(db, update.incident)
         if about == self._station or unnamed:
             about = OWN_STATION
@@ -118,7 +119,7 @@ class IncidentNews:
         incident.record_update(db, named, entry.time, result.now, is_proved=proved, counts=counts)
 
     def _is_update_allowed(self, update: IncidentUpdate, about: int, speaker: int) -> bool:
-        """Return True if a kit without a hub accepts this update from that station."""
+        """Return True if a kit without a hub accepts this update from the station `speaker`."""
         if about == OWN_STATION:
             return update.state is IncidentState.SEEN
         return update.state is IncidentState.CALLED_OFF and about == speaker

@@ -1,4 +1,4 @@
-"""Splits a program's output into lines of limited length and number; no I/O."""
+"""Splits a program's output into lines of limited length and number. Does no I/O."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ LINE_MAX = 8192
 """Maximum number of characters in a line. A longer line is split."""
 
 OUTPUT_MAX = 1 << 20
-"""Maximum number of printed bytes of one run of the command. The rest is read and dropped."""
+"""Maximum number of bytes that are printed for one run of the command. Further bytes are read and
+dropped.
+"""
 
 
 class Lines:
-    """Splits bytes into lines. UTF-8 is expected; other bytes are shown as U+FFFD."""
+    """Splits bytes into lines of text. Bytes that are not UTF-8 are shown as U+FFFD."""
 
     def __init__(self) -> None:
         self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")

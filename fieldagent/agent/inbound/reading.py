@@ -1,5 +1,5 @@
-"""Records that people have read payloads, and other stages of payloads at this kit, for the
-payloads' senders.
+"""Records the stages of payloads at this kit, such as "read by a person", and has their senders
+notified.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from fieldagent.package.delivery import Stage
 from fieldagent.package.package import Channel
 
 NAME_MAX = 40
-"""Maximum number of characters of the reader's name, because a receipt has little space."""
+"""Maximum number of characters of the reader's name. A receipt has little space."""
 
 
 async def store_reading(
@@ -28,12 +28,12 @@ async def store_reading(
     waits_for_space: bool = False,
     condition: Operation[bool] | None = None,
 ) -> bool:
-    """Store that a person has read the payload, or that it has reached `stage`. The payload's
-    sender is notified with the next transmission to the hub. Return True if the payload is known.
+    """Record that a person has read the payload, or that it has reached another `stage`. The sender
+    is notified with the next transmission to the hub. Return True if the payload is known.
 
-    `person` is the person's name, empty if unknown. With `waits_for_space`, wait for space on a
-    full disk, because there is no caller who could be notified. `condition` runs in the same commit
-    and returns True if the stage is new; otherwise no receipt is sent. Raises the journal's errors.
+    `person` is the person's name, empty if unknown. If `waits_for_space`, wait while the disk is
+    full, because there is no caller who could be notified. `condition` runs in the same commit. If
+    it returns False, the stage is not new, and no receipt is sent. Raises the journal's errors.
     """
     at = journal.clock.date(journal.clock.now())
     name = person if len(person) <= NAME_MAX else f"{person[: NAME_MAX - 1]}…"

@@ -1,8 +1,8 @@
-"""Receives messages for this kit: decodes and reassembles them, drops duplicates, and spools them
-for the hooks.
+"""Receives messages for this kit: decodes and reassembles them, drops duplicates, and spools their
+items for the hooks.
 
-Each message is handled in one transaction, so that a modem's copy may be cleared once
-`store_message` returns.
+Each message is stored in one transaction. So the driver may clear the modem's copy when
+`store_message` has returned.
 """
 
 from __future__ import annotations
@@ -79,20 +79,21 @@ _NOT_FOR_A_KIT = (
 
 @dataclass(slots=True)
 class ReceivedMessage:
-    """Content of one message and the actions that follow."""
+    """Results of storing one message, and the actions that must follow."""
 
     now: float
     owed_channel: str | None = None
     channel: str | None = None
-    """Channel under which dead letters of unusable parts are stored. None on the air, where a
-    message has no cost and its sender repeats it."""
+    """Channel that is stored with dead letters of unusable parts. None on the air, because there a
+    message costs nothing, and its sender repeats it.
+    """
     owed: bool = False
     payloads: list[Received] = field(default_factory=list)
     duplicates: int = 0
     reports: list[tuple[int, Report]] = field(default_factory=list)
     receipts: list[int] = field(default_factory=list)
     mismatches: list[int] = field(default_factory=list)
-    """Item numbers in confirmations that are not about the item that has the number now."""
+    """Item numbers of confirmations that do not belong to the item that now has the number."""
     sources: dict[int, Source] = field(default_factory=dict)
     has_nameless_author: bool = False
     """True if an item came from a person without a known name."""
@@ -131,8 +132,8 @@ UNCHECKED_TAG_REASON = (
 
 
 class Inbox:
-    """Receiving side of the agent. `hooks` are the names of the hooks that must receive every
-    payload. With `spools_unreadable` the hooks also receive dead letters, as Data.
+    """Receiving side of the agent. `hooks` contains the names of the hooks that must receive every
+    payload. If `spools_unreadable`, the hooks also receive dead letters, as Data.
     """
 
     def __init__(
@@ -156,14 +157,15 @@ class Inbox:
         self._keys = keys
         self._hand_unread = spools_unreadable
         self.key_trouble = ""
-        """Problem with satellite-key that the last satellite message showed, for people; empty if
-        there is none."""
+        """Problem with `satellite-key` that the last satellite message has shown, as a text for
+        people. Empty if there is none.
+        """
         self.mismatches = 0
         """Number of confirmations that were ignored since the agent started."""
         self.news = trio.Event()
-        """Event that is set when payloads were spooled; then a new event replaces it."""
+        """Event that is set when payloads were spooled. A new event then replaces it."""
         self.stages = trio.Event()
-        """Event that is set when a sender must receive a receipt; then a new event replaces it."""
+        """Event that is set when a sender must receive a receipt. A new event then replaces it."""
 
     async def store_message(
         self,
@@ -175,14 +177,14 @@ class Inbox:
         is_tagged: bool,
         after_store: Callable[[sqlite3.Connection, ReceivedMessage], None] = lambda db, taken: None,
     ) -> ReceivedMessage:
-        """Decode a message and store its content; the content is on disk when the method returns.
-        `extra_operation` and `after_store` run in the same commit; `after_store` receives the
-        result. Damage, unknown versions and unknown kinds are never raised: the message is kept as
-        a dead letter.
+        """Decode a message and store its content. The content is on disk when the method returns.
+        `extra_operation` and `after_store` run in the same commit. `after_store` receives the
+        result. If the message is damaged or has an unknown version or kind, no error is raised: the
+        message is kept as a dead letter.
 
-        `receipt_channel` is the channel on which the peer must receive receipts; None if the link
-        itself confirms messages. Without `is_tagged` the link has authenticated the sender, and no
-        tag is required.
+        `receipt_channel` is the channel on which the peer must receive receipts. It is None if the
+        link itself confirms messages. If `is_tagged` is False, the link has already authenticated
+        the sender, and no tag is required.
         """
         try:
             envelope = decode(body, keys=self._keys if is_tagged else ())
@@ -221,7 +223,7 @@ class Inbox:
     async def store_dead_letter(
         self, body: bytes, extra_operation: Operation[None], *, channel: str, reason: str
     ) -> ReceivedMessage:
-        """Store an unusable message as a dead letter, with `extra_operation` in the same commit."""
+        """Store an unusable message as a dead letter. `extra_operation` runs in the same commit."""
         now = self._clock()
 
         def store(db: sqlite3.Connection) -> ReceivedMessage:
@@ -236,8 +238,8 @@ class Inbox:
         return taken
 
     async def replay(self, letter: DeadLetter, *, is_tagged: bool) -> bool:
-        """Read a dead letter again, with the present keys and version. Return True if it was
-        readable: then its content is stored, and the dead letter is removed.
+        """Decode a dead letter again, with the present keys and program version. If this succeeds,
+        store its content, remove the dead letter, and return True.
         """
         try:
             envelope = decode(letter.body, keys=self._keys if is_tagged else ())
@@ -284,8 +286,8 @@ class Inbox:
             result.payloads.append(payload)
 
     def publish(self, result: ReceivedMessage) -> None:
-        """Log the result, which is on disk. Wake the hooks, the commands, and the tasks that send
-        receipts.
+        """Log the result, and wake the tasks for hooks, commands and receipts. Call this method
+        when the result is on disk.
         """
         # Several of the cases below can apply to one message. Wake the hooks last, so that the log
         # shows the reason before the actions.
@@ -336,7 +338,7 @@ class Inbox:
     def store_all(
         self, db: sqlite3.Connection, origin: int, entries: Sequence[Entry], result: ReceivedMessage
     ) -> None:
-        """Store the content of one envelope. The caller calls `publish` once the content is on
+        """Store the content of one envelope. The caller must call `publish` when the content is on
         disk.
         """
         for entry in entries:
@@ -388,8 +390,8 @@ class Inbox:
     def _store_report(
         self, db: sqlite3.Connection, entry: Entry, report: Report, result: ReceivedMessage
     ) -> None:
-        """Store a report of missing fragments. A replayed report has no effect, because each report
-        causes transmissions that cost.
+        """Store a report of missing fragments. A replayed report is ignored, because each report
+        causes transmissions that cost credits or air time.
         """
         if inbound.mark_arrived(
             db, THE_HUB, entry.sequence, compute_fingerprint(entry), result.now
@@ -401,7 +403,7 @@ class Inbox:
     def store_entry(
         self, db: sqlite3.Connection, origin: int, entry: Entry, result: ReceivedMessage
     ) -> None:
-        """Spool an item if it is new under each of its numbers."""
+        """Spool an item if neither of its numbers shows that it arrived before."""
         is_new = inbound.mark_arrived(
             db, origin, entry.sequence, compute_fingerprint(entry), result.now, sos=entry.sos
         )
@@ -417,8 +419,8 @@ class Inbox:
                 sos=twin.sos,
             )
             if is_new and not other_is_new:
-                # The item arrived by radio before, and now from the hub, which may have missed the
-                # read receipts.
+                # The item first arrived by radio, and now arrives from the hub, which may have
+                # missed the read receipts.
                 at, digest = self.date(result.now), compute_item_digest(twin)
                 result.stages |= inbound.repeat_pending_stages(
                     db, source.station, twin.sequence, digest, at
@@ -445,7 +447,7 @@ class Inbox:
         if entry.sequence == 0:
             # The hub wrote this entry itself, so no receipt is sent.
             return
-        # Send a receipt for a duplicate too, because the peer did not get the earlier receipt.
+        # Send a receipt for a duplicate too, because the peer has not received the earlier receipt.
         _record_owed_receipt(db, entry, result, self.date(result.now))
 
     def store_fragment(
@@ -515,15 +517,15 @@ class Inbox:
 
 
 def _is_program(data: Data) -> bool:
-    """Return True for a program delta. A program delta is for the kit itself, and a command uses it
-    later.
+    """Return True if `data` is a program delta. Hooks do not get program deltas, because they are
+    for the kit itself: a command uses them later.
     """
     return is_signed_delta(data.payload)
 
 
 def _copy(origin: int, entry: Entry, result: ReceivedMessage) -> bytes:
-    """Return a copy of the hub's item with its accompanying entries, for the backup of a hub that
-    may lose the item.
+    """Return a copy of the hub's item with its accompanying entries. The copy is kept for a hub
+    that loses its database.
     """
     number = entry.sequence
     extras = [result.sources.get(number), result.contacts.get(number), result.seen_at.get(number)]
@@ -536,7 +538,7 @@ def _copy(origin: int, entry: Entry, result: ReceivedMessage) -> bytes:
 def _make_envelope_members(
     entry: Entry, source: Source | None, age: int | None, result: ReceivedMessage
 ) -> dict[str, Any]:
-    """Return the envelope's facts about the item, as members of its event."""
+    """Return the members of the item's event that come from its envelope."""
     sequence = entry.sequence
     contact = result.contacts.get(sequence, Contact())
     members: dict[str, Any] = {name: value for name, value in asdict(contact).items() if value}
@@ -550,8 +552,8 @@ def _make_envelope_members(
 
 
 def _make_address_members(db: sqlite3.Connection, entry: Entry) -> dict[str, Any]:
-    """Return the addressee, the author and the request for receipts, as members of the item's
-    event.
+    """Return the members of the item's event for the addressee, the author and the request for
+    receipts.
     """
     members: dict[str, Any] = {"receipt": "read"} if entry.wants_receipt else {}
     for name, named in (("to", entry.to), ("from", entry.author)):
@@ -594,7 +596,9 @@ def _record_owed_receipt(
 def is_confirmation_of(
     db: sqlite3.Connection, sequence: int, content: Receipt | Ack, result: ReceivedMessage
 ) -> bool:
-    """Return True if the confirmation belongs to the Package that has this number now."""
+    """Return True if the confirmation `content` belongs to the Package that now has the number
+    `sequence`.
+    """
     try:
         known = outbound.read_package_in(db, sequence)
     except DamagedPackage:

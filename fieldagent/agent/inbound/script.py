@@ -1,8 +1,8 @@
 """The script hook, which runs a shell command for each delivery.
 
-The command has a session and process group of its own, so that all its processes can be ended.
-Child processes that are left behind may continue if they have closed the command's output;
-otherwise they are ended.
+The command has its own session and process group, so that all its processes can be ended. When the
+command has ended, its remaining child processes may continue if they have closed the command's
+output. Otherwise they are ended.
 """
 
 from __future__ import annotations
@@ -33,8 +33,9 @@ and limits the total size."""
 DEADLINE = 60.0
 
 LINGER_S = 1.0
-"""Seconds for which output is still read after the command has ended, if a child process keeps the
-output open."""
+"""Seconds for which output is read after the command has ended, if a child process keeps the output
+open.
+"""
 
 _READ_SIZE = 16_384
 
@@ -63,7 +64,9 @@ async def run_script(
     emit: Callable[[str], None],
     deadline: float = DEADLINE,
 ) -> HandoverResult:
-    """Run `command` for `delivery`; `emit` gets each line of its standard output."""
+    """Run `command` for `delivery`, and return the result. `emit` is called with each line of the
+    command's standard output.
+    """
     try:
         process = await _start(
             command, make_environment(delivery.body, os.environ, make_marks(delivery))
@@ -111,7 +114,9 @@ def make_environment(
 
 
 def judge(status: int) -> HandoverResult:
-    """Return the result for an exit status; a negative status is a signal, as in `subprocess`."""
+    """Return the result for an exit status. A negative status is the number of a signal, as in
+    `subprocess`.
+    """
     if status == 0:
         return HandoverResult(HandoverOutcome.HANDED)
     if status == EX_TEMPFAIL:
@@ -165,7 +170,8 @@ async def _serve_process(
             pipes.start_soon(_read, process.stdout, partial(_print, emit))
             pipes.start_soon(_read, process.stderr, _log_line)
             ended = await _end(process, deadline)
-            # A cancellation from now on would make the agent hand over the same payload again.
+            # From now on, do not allow a cancellation, because it would make the agent hand over
+            # the same payload again.
             conclusion.shield = ended
             pipes.cancel_scope.deadline = trio.current_time() + LINGER_S
     if ended and pipes.cancel_scope.cancelled_caught:
@@ -197,7 +203,7 @@ def _print(emit: Callable[[str], None], line: str) -> None:
         emit(line)
     except OSError as error:
         log.warning("inbound-hook printed %r, which cannot be sent: %s", line, error.strerror)
-    # The encoding does not contain a character of the line, or the file is closed.
+    # The output's encoding lacks a character of the line, or the file is closed.
     except ValueError as error:
         log.warning("inbound-hook printed %r, which cannot be shown: %s", line, error)
 

@@ -1,4 +1,4 @@
-"""Stores the radio's air-time of the last hour, so that the hour's limit also holds after a
+"""Stores the radio's air-time of the last hour, so that the limit per hour also applies after a
 restart.
 """
 
@@ -12,13 +12,13 @@ from fieldagent.agent.journal.journal import Journal
 
 
 def read_known(journal: Journal) -> dict[int, float]:
-    """Return the stored seconds on air by minute of elapsed time."""
+    """Return the stored seconds on the air, by minute of elapsed time."""
     return dict(journal.read("SELECT minute, seconds FROM air_time"))
 
 
 async def store_regularly(journal: Journal, air_time: AirTime) -> NoReturn:
-    """Store the air-time each time that enough of it has been used. Each write wears the memory
-    card, so writes are rare.
+    """Store the air-time forever, each time that enough of it has been used. Writes are rare,
+    because each write wears the memory card.
     """
     while True:
         while not air_time.is_to_be_saved():

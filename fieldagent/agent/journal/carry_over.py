@@ -1,5 +1,5 @@
-"""Copies the content of a later version's journal into a journal of this version. So after the
-trial of a later program, this program knows all Packages and messages of the trial.
+"""Copies the content of a later version's journal into a journal of this version. After the trial
+of a later program, this program then knows all Packages and messages of the trial.
 
 A later version has all tables and columns of this version, as tables or as views, with the same
 meaning. It may also have additional tables and columns (`schema`).
@@ -21,8 +21,8 @@ _TRIGGERS = "SELECT name, sql FROM main.sqlite_schema WHERE type = 'trigger'"
 
 def replace_content(copy_path: Path, journal: Path) -> None:
     """Replace the content of `journal` by the content of `copy_path`, a file that started as a copy
-    of `journal`. Replace either everything or nothing. No program may use either file meanwhile.
-    Raises sqlite3.Error.
+    of `journal`. Either everything or nothing is replaced. No other program may use the files
+    during the call. Raises sqlite3.Error.
     """
     address = journal.absolute().as_uri()
     with closing(sqlite3.connect(address, uri=True, isolation_level=None)) as db:
@@ -41,7 +41,7 @@ def replace_content(copy_path: Path, journal: Path) -> None:
 
 def _replace(db: sqlite3.Connection) -> None:
     triggers = db.execute(_TRIGGERS).fetchall()
-    # Drop the triggers: the later journal already contains the counts and events that they would
+    # Drop the triggers: the copied content already includes the counts and events that they would
     # add.
     for name, _ in triggers:
         db.execute(f"DROP TRIGGER main.{name}")

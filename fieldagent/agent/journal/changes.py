@@ -1,8 +1,8 @@
-"""Lists the changes in the journal, in order. Triggers of the tables add each change to the list,
-in the commit of the change.
+"""Lists the changes in the journal, in order. Triggers add each change to the list in the commit
+that makes the change.
 
-A change names only its subject, and the reader then reads the present state. So a late reader sees
-correct data, and no reader needs a queue.
+An entry contains only the subject of the change, and a reader then reads the subject's present
+state. So a late reader sees correct data, and no reader needs a queue.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ def get_newest(journal: Journal) -> int:
 
 
 def get_oldest(journal: Journal) -> int:
-    """Return the place before the oldest change that is still kept."""
+    """Return the number before the oldest change that is still kept."""
     ((number,),) = journal.read("SELECT min(number) FROM event")
     return int(number) - 1
 
 
 def is_known(journal: Journal, place: int) -> bool:
-    """Return True if all changes after that place are still kept."""
+    """Return True if all changes after the number `place` are still kept."""
     ((first, last),) = journal.read("SELECT min(number), max(number) FROM event")
     return bool(first - 1 <= place <= last)
 
 
 def list_since(journal: Journal, place: int, topics: Collection[str]) -> tuple[list[Change], int]:
-    """Return the next changes of these topics after a place, each subject once, and the place from
-    which the next call continues.
+    """Return the next changes of `topics` after the number `place`, with each subject only once.
+    Also return the number from which the next call continues.
     """
     last = get_newest(journal)
     rows = journal.read(
@@ -64,6 +64,6 @@ def list_since(journal: Journal, place: int, topics: Collection[str]) -> tuple[l
 
 
 def read_payload(journal: Journal, number: int) -> Any:
-    """Return the payload as JSON text; None if it is no longer kept."""
+    """Return the payload as JSON text, or None if it is no longer kept."""
     rows = journal.read("SELECT body FROM inbound WHERE number = ?", number)
     return rows[0][0] if rows else None

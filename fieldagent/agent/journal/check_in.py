@@ -1,5 +1,5 @@
-"""Stores the kit's request that the hub raises an alarm if the kit sends nothing for a given
-time.
+"""Stores the kit's check-in request: the hub must raise an alarm if the kit sends nothing for a
+given time.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ class CheckInRequest(NamedTuple):
 
 
 def note(db: sqlite3.Connection, sequence: int, limit_s: int | None, now: float) -> None:
-    """Store the request; it replaces the previous one."""
+    """Store a request. It replaces the previous one."""
     db.execute("REPLACE INTO check_in VALUES (1, ?, ?, ?, NULL, NULL)", (sequence, limit_s, now))
 
 
 def read_last_request(journal: Journal) -> CheckInRequest | None:
-    """Return the last request to the hub; None if there is none."""
+    """Return the last check-in request to the hub, or None if there is none."""
     rows = journal.read("SELECT sequence, within, at, confirmed, heard FROM check_in")
     return CheckInRequest(*rows[0]) if rows else None

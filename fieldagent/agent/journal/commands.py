@@ -1,4 +1,4 @@
-"""Commands of the hub, from arrival to answer.
+"""Commands of the hub in the journal, from their arrival to their answer.
 
     accepted  on disk, not begun
     begun     in progress: it changes something, and must not be begun twice
@@ -26,7 +26,7 @@ from fieldagent.wire.command import VERB_BY_NAME, NotACommand, RemoteCommand, ge
 from fieldagent.wire.errors import RemoteProtocolError
 
 COMMANDS_MAX = 200
-"""Number of commands that are kept. A command with a lower number counts as old."""
+"""Number of commands that are kept. A command with a lower number than the kept ones is old."""
 DAMAGED_ANSWER_REASON = "its answer is damaged on the kit's disk: its progress is unknown"
 _ROW = "number, verb, arguments, channel, came, state, boot, outcome, answer, answered"
 
@@ -36,12 +36,12 @@ class StoredCommand(NamedTuple):
     command: RemoteCommand
     """The command without its authentication tag."""
     channel: str
-    """Channel of its first arrival; the answer uses it too."""
+    """Channel over which the command first arrived. The answer is sent over the same channel."""
     arrived_at: float
-    """Time of arrival. All times are elapsed time."""
+    """Time of arrival, in elapsed time."""
     state: str
     boot: str
-    """Boot in which the command was begun; empty if it was not begun."""
+    """Id of the boot in which the command was begun, or '' if it was not begun."""
     answer: CommandAnswer | None
     answered_at: float | None
     is_readable: bool = True
@@ -61,9 +61,9 @@ def note(
 
 
 def is_known(db: sqlite3.Connection, number: int) -> bool:
-    """Return True if the command with that number arrived before, or counts as old."""
-    # Numbers below the oldest of the newest COMMANDS_MAX commands count as known. Of the older
-    # commands, the table contains only commands without an answer.
+    """Return True if the command `number` arrived before, or is old."""
+    # All numbers below the newest COMMANDS_MAX commands count as known. Of these older commands,
+    # the table contains only those without an answer.
     ((there, count, oldest),) = db.execute(
         "SELECT (SELECT count(*) FROM command WHERE number = ?), count(*), min(number)"
         " FROM (SELECT number FROM command ORDER BY number DESC LIMIT ?)",
@@ -73,13 +73,13 @@ def is_known(db: sqlite3.Connection, number: int) -> bool:
 
 
 def read_last_number(db: sqlite3.Connection) -> int:
-    """Return the highest number that has arrived; 0 if there is none."""
+    """Return the highest command number that has arrived, or 0 if there is none."""
     ((highest,),) = db.execute("SELECT max(number) FROM command")
     return highest or 0
 
 
 def begin(number: int, boot: str) -> Operation[None]:
-    """Record that the command is in progress in that boot."""
+    """Return the operation that records that the command is in progress in the boot `boot`."""
 
     def store(db: sqlite3.Connection) -> None:
         db.execute("UPDATE command SET state = 'begun', boot = ? WHERE number = ?", (boot, number))
@@ -96,7 +96,9 @@ def store_answer(db: sqlite3.Connection, answer: CommandAnswer) -> None:
 
 
 def mark_answered(number: int, now: float) -> Operation[None]:
-    """Record that the answer is in a Package, and delete old commands."""
+    """Return the operation that records that the answer is in a Package. It also deletes old
+    commands.
+    """
 
     def store(db: sqlite3.Connection) -> None:
         db.execute(
@@ -112,7 +114,7 @@ def mark_answered(number: int, now: float) -> Operation[None]:
 
 
 def list_under_way(journal: Journal) -> list[StoredCommand]:
-    """Return the commands whose answer is not in a Package yet, oldest first."""
+    """Return the commands whose answers are not in a Package yet, oldest first."""
     return _read_known(
         journal.read(f"SELECT {_ROW} FROM command WHERE state <> 'answered' ORDER BY number")
     )
@@ -126,7 +128,9 @@ def list_newest(journal: Journal, limit: int) -> list[StoredCommand]:
 
 
 def note_held(kind: str, *, is_held: bool) -> Operation[None]:
-    """Record if posted items of a kind are held back from satellite."""
+    """Return the operation that records whether posted items of `kind` are held back from
+    satellite.
+    """
     sql = "INSERT OR IGNORE INTO held_kind VALUES (?)" if is_held else _DELETE_HELD_KIND_SQL
 
     def store(db: sqlite3.Connection) -> None:
@@ -139,7 +143,7 @@ _DELETE_HELD_KIND_SQL = "DELETE FROM held_kind WHERE kind = ?"
 
 
 def read_held_kinds(journal: Journal) -> set[str]:
-    """Return the kinds that are held back from satellite."""
+    """Return the kinds of items that are held back from satellite."""
     return {kind for (kind,) in journal.read("SELECT kind FROM held_kind")}
 
 
@@ -158,7 +162,7 @@ def count_starts(journal: Journal) -> int:
 
 
 def read_ended_boots(journal: Journal) -> set[str]:
-    """Return the boots that a reboot command of the hub ended."""
+    """Return the ids of the boots that ended with a reboot command of the hub."""
     rows = journal.read(
         "SELECT boot FROM command WHERE verb = ? AND boot <> '' AND coalesce(outcome, ?) = ?",
         *(VERB_BY_NAME["reboot"].number, int(CommandOutcome.DONE), int(CommandOutcome.DONE)),

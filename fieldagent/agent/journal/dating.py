@@ -1,7 +1,8 @@
-"""Corrects the dates of Packages that an untrusted clock has dated, until their first transmission.
+"""Corrects the dates of Packages that got their dates from an untrusted clock.
 
-Until then, the dates follow each correction of the clock. Once a Package has left, its date stays,
-because receivers recognise the Package by its whole content, including the date.
+Until a Package is first transmitted, its date follows each correction of the clock. Once a Package
+has left, its date stays, because receivers recognise the Package by its whole content, including
+the date.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ from fieldagent.system.elapsed_time import CLOCK_SET_FROM_S
 
 
 def list_foremost_undated(journal: Journal, channel: Channel, limit: int) -> list[int]:
-    """Return the first Packages without a fixed date that wait on that channel, by priority and
-    age.
+    """Return the first `limit` Packages without a fixed date that wait on `channel`, ordered by
+    priority and age.
     """
     rows = journal.read(
         "SELECT sequence FROM undated CROSS JOIN leg USING (sequence)"
@@ -34,12 +35,14 @@ def list_foremost_undated(journal: Journal, channel: Channel, limit: int) -> lis
 
 
 def mark(db: sqlite3.Connection, sequence: int) -> None:
-    """Mark a Package whose date must be corrected before it leaves."""
+    """Mark a Package as undated, so that its date is corrected before it leaves."""
     db.execute("INSERT INTO undated VALUES (?)", (sequence,))
 
 
 def store_dates(sequences: Iterable[int], offset: float) -> Operation[None]:
-    """Fix the dates for good: elapsed time of acceptance plus `offset`."""
+    """Return the operation that fixes the dates of these Packages. Each date is the elapsed time of
+    acceptance plus `offset`.
+    """
 
     def store(db: sqlite3.Connection) -> None:
         for sequence in sequences:
@@ -60,7 +63,7 @@ def _redate(db: sqlite3.Connection, sequence: int, offset: float) -> None:
     if dated is None or abs(date - dated) < CLOCK_SET_FROM_S:
         return
     if crc != compute_crc(sequence, id_, body, digest, key, accepted, expires, dated):
-        # Skip a damaged row; its reader reports the damage.
+        # Skip a damaged row, because the code that reads the row reports the damage.
         return
     try:
         package = read_package(json.loads(body))

@@ -1,8 +1,8 @@
-"""Messages for this kit that could not be used. The messages are kept as they arrived, within
-limits.
+"""Dead letters: messages for this kit that could not be used. They are kept as they arrived, up to
+a maximum number and size.
 
-A message that was paid for or confirmed must not only be logged. The oldest dead letters are
-deleted first.
+A message that was paid for or confirmed must not be lost, so it is not only logged. If there are
+too many dead letters, the oldest are deleted first.
 """
 
 from __future__ import annotations
@@ -20,15 +20,17 @@ BYTES_MAX = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """An unusable message, unchanged, as it arrived over `channel`."""
+    """An unusable message, exactly as it arrived over `channel`."""
 
     channel: str
     body: bytes
     reason: str
-    """Reason why the message could not be used or only in part, and the remedy if known."""
+    """Reason why the message, or a part of it, could not be used, and the remedy if there is a
+    known one.
+    """
     received: float
     number: int = 0
-    """Number in the journal, from 1."""
+    """Number of the dead letter in the journal, 1 or higher. 0 before it is stored."""
 
 
 class Tally(NamedTuple):
@@ -64,7 +66,7 @@ def store_letter(db: sqlite3.Connection, letter: DeadLetter) -> int:
 
 
 def remove(db: sqlite3.Connection, number: int) -> bool:
-    """Remove a dead letter; return False if it does not exist."""
+    """Remove a dead letter. Return False if it does not exist."""
     return db.execute("DELETE FROM dead_letter WHERE number = ?", (number,)).rowcount > 0
 
 
@@ -79,8 +81,8 @@ def list_newest(journal: Journal, limit: int = LETTERS_MAX) -> list[DeadLetter]:
 
 
 def tally(journal: Journal) -> Tally:
-    """Return the numbers of dead letters that arrived and that were deleted for space since the
-    journal was created, and the number that are kept.
+    """Return three numbers of dead letters: arrived since the journal was created, deleted for
+    space since then, and kept now.
     """
     ((kept,),) = journal.read("SELECT count(*) FROM dead_letter")
     rows = journal.read("SELECT came, dropped FROM dead_letter_tally")

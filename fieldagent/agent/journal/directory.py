@@ -36,7 +36,7 @@ class Person(NamedTuple):
 
     @property
     def as_named(self) -> Named:
-        """Return the addressee in the form in which a Package names it."""
+        """Return the addressee in the form that a Package contains."""
         if self.kind == DEVICE:
             return f"{DEVICE}:{self.name}"
         return -self.number if self.kind == GROUP else self.number
@@ -63,9 +63,9 @@ def _list_introduced(journal: Journal) -> list[Person]:
 
 
 def find_by_name(journal: Journal, text: str) -> Person | None:
-    """Return the addressee with this name, which may start with `user:`, `group:` or `device:`.
-    Case matters only between names that are otherwise equal. Return None if there is no match,
-    or more than one.
+    """Return the addressee whose name is `text`. The text may start with `user:`, `group:` or
+    `device:`. Case matters only between names that are otherwise equal. Return None if there is no
+    match, or more than one.
     """
     return _find_called(list_people(journal), text)
 
@@ -86,13 +86,15 @@ def _find_called(candidates: list[Person], text: str) -> Person | None:
 
 
 def _split_kind_and_name(text: str) -> tuple[str, str]:
-    """Return the kind, empty if it is missing, and the name of a typed addressee."""
+    """Return the kind ('' if it is missing) and the name of an addressee that a person has
+    typed.
+    """
     kind, colon, name = text.partition(":")
     return (kind, name.strip()) if colon and kind in (USER, GROUP, DEVICE) else ("", text.strip())
 
 
 def find_by_handle(journal: Journal, handle: str) -> Person | None:
-    """Return the user of the radio with that id; None if the radio is unknown."""
+    """Return the user of the handheld `handle`, or None if the radio is unknown."""
     wanted = handle.casefold()
     for person in list_people(journal):
         if wanted in (each.casefold() for each in person.handles):
@@ -101,8 +103,8 @@ def find_by_handle(journal: Journal, handle: str) -> Person | None:
 
 
 def resolve(journal: Journal, addressee: Named | None) -> Named | None:
-    """Return the number for a name. An unknown name is returned as it is, because the hub may know
-    it.
+    """Return the addressee with the number instead of the name. An unknown name is returned
+    unchanged, because the hub may know it.
     """
     if not isinstance(addressee, str):
         return addressee
@@ -115,9 +117,9 @@ class NoSuchPerson(InvalidPackage):
 
 
 def require_known(journal: Journal, addressee: Named | None) -> None:
-    """Raise NoSuchPerson, with the nearest names, if the hub does not know this name either.
-    Without the hub's whole directory, the kit cannot decide, and does not raise. Mail addresses and
-    phone numbers are not checked, because the directory does not contain any.
+    """Raise NoSuchPerson, with the most similar names, if the hub does not know the addressee. If
+    the kit does not have the hub's whole directory, it cannot decide this, and accepts any name.
+    Email addresses and phone numbers are not checked, because the directory does not contain them.
     """
     if not isinstance(addressee, str) or "@" in addressee or addressee.startswith("+"):
         return
@@ -186,19 +188,19 @@ def make_identity_members(db: sqlite3.Connection, addressee: Named) -> dict[str,
 
 
 def read_version(journal: Journal) -> int:
-    """Return the version of the stored directory; 0 if there is none."""
+    """Return the version of the stored directory, or 0 if there is none."""
     rows = journal.read("SELECT version FROM directory")
     return int(rows[0][0]) if rows else 0
 
 
 def read_owner(journal: Journal) -> int:
-    """Return the number of the user who owns this kit; 0 if the hub has not sent the owner."""
+    """Return the user number of this kit's owner, or 0 if the hub has not sent the owner."""
     rows = journal.read("SELECT owner FROM directory")
     return int(rows[0][0]) if rows else 0
 
 
 def is_for_others(db: sqlite3.Connection, addressee: Named | None) -> bool:
-    """Return True if an item for this addressee is certainly not for the kit's owner."""
+    """Return True if it is certain that an item for `addressee` is not for the kit's owner."""
     rows = db.execute("SELECT owner FROM directory").fetchall()
     if not rows or not isinstance(addressee, int):
         return False
@@ -212,7 +214,7 @@ def is_for_others(db: sqlite3.Connection, addressee: Named | None) -> bool:
 
 
 async def store_directory(journal: Journal, directory: Directory) -> None:
-    """Replace the stored directory by the new directory of the hub. Raises the journal's errors."""
+    """Replace the stored directory by the hub's new directory. Raises the journal's errors."""
 
     def store(db: sqlite3.Connection) -> None:
         db.execute("DELETE FROM person")

@@ -1,8 +1,8 @@
 """Files of an open journal: on its disk, or in memory while the disk accepts no writes.
 
 An SOS must be sent even if the disk accepts no writes. If the disk's journal can be read, its
-content is copied to memory. Changes in memory are lost in a power cut. So the sender of an SOS is
-notified that the SOS is not on disk, and other items are refused.
+content is copied to memory. A power cut destroys the content of the memory. So the sender of an SOS
+is notified that the SOS is not on disk, and other items are refused.
 """
 
 from __future__ import annotations
@@ -26,15 +26,16 @@ from fieldagent.store.trouble import Unusable
 log = logging.getLogger(__name__)
 
 MEMORY = "/dev/shm", "/run"
-"""Folders in memory; if neither is usable, the folder for temporary files is used."""
+"""Folders in memory. If none of them is usable, the folder for temporary files is used."""
 FREE_MIN_BYTES = 2 << 20
 """Bytes that must be free on the disk before items other than an SOS are accepted, because accepted
 items need space too."""
 
 
 OPEN_ATTEMPTS, OPEN_PAUSE_S = 2, 0.5
-"""Number of attempts to open the journal, because a disk may fail once, and the seconds between two
-attempts."""
+"""Number of attempts to open the journal (a disk may fail once), and the seconds between two
+attempts.
+"""
 
 
 class JournalFiles:
@@ -44,14 +45,17 @@ class JournalFiles:
 
     def __init__(self, folder: Path, *, may_leave_disk: bool) -> None:
         self._home = self.path = folder
-        """Path of the journal on disk, and its present path."""
+        """Path of the journal on disk, and the path that is used now."""
         self._folder = folder.parent
         self.not_on_disk = ""
-        """Reason, in a sentence, why the journal is in memory; empty while it is on disk."""
+        """Sentence with the reason why the journal is in memory. Empty while the journal is on
+        disk.
+        """
         self.may_return = True
-        """True if the journal in memory contains everything of the disk's journal, so that it can
-        replace the disk's journal. False after a failed commit, because the state of earlier writes
-        on the disk is unknown."""
+        """True if the journal in memory contains the whole content of the disk's journal, so that
+        it can replace the disk's journal. False after a failed commit, because it is then unknown
+        which writes are on the disk.
+        """
         self.may_leave = may_leave_disk
         self._others: list[sqlite3.Connection] = []
         """Writer and reader of the journal in the other place (disk or memory). Both stay open,
@@ -73,7 +77,9 @@ class JournalFiles:
         return disk.f_bavail * disk.f_frsize
 
     def can_start_anew(self, writing: Callable[[sqlite3.Connection], None]) -> bool:
-        """Return True if the disk's journal can be opened and `writing` succeeds in it."""
+        """Return True if the disk's journal can be opened and the function `writing` succeeds on
+        it.
+        """
         try:
             opened = open_journal(self._home)
         except Unusable:
@@ -88,8 +94,8 @@ class JournalFiles:
         return True
 
     def _open_in_memory(self, trouble: Unusable) -> OpenedJournal:
-        """Open a copy of the disk's journal in memory, repaired if the copy is damaged, or an empty
-        journal if no content can be read. Raises `trouble` if no journal can be opened in memory
+        """Open a copy of the disk's journal in memory. A damaged copy is repaired. If no content
+        can be read, open an empty journal. Raises `trouble` if no journal can be opened in memory
         either.
         """
         try:
@@ -129,15 +135,15 @@ class JournalFiles:
         self._report_change(reason)
 
     def give_up_disk(self, reason: str) -> None:
-        """Continue in memory after a failed commit, with everything that was committed before. The
-        agent restarts once the disk is usable. Raises OSError, sqlite3.Error.
+        """After a failed commit, continue in memory with everything that was committed before. The
+        agent restarts when the disk is usable again. Raises OSError, sqlite3.Error.
         """
         self.move_to_memory(reason)
         self.may_return = False
 
     def return_to_disk(self) -> None:
-        """Copy the journal in memory to the disk, and continue on the disk. Raises Unusable or
-        sqlite3.Error; then the journal stays in memory.
+        """Copy the journal in memory to the disk, and continue on the disk. If Unusable or
+        sqlite3.Error is raised, the journal stays in memory.
         """
         if self.free() < 2 * self.path.stat().st_size + FREE_MIN_BYTES:
             raise Unusable("the disk has too little space")
@@ -160,7 +166,7 @@ class JournalFiles:
             _remove(copy)
 
     def close(self, *, has_failed: bool) -> None:
-        """Close the journal. With `has_failed`, delete the content that a failed commit left in the
+        """Close the journal. If `has_failed`, delete the content that a failed commit left in the
         write-ahead log.
         """
         if has_failed:

@@ -1,5 +1,5 @@
-"""Handheld radios in the journal: the known handhelds, their messages with the replies, and texts
-on their way to handhelds. Times are elapsed time unless stated otherwise.
+"""Handheld radios in the journal: the known handhelds, their messages and the replies, and texts on
+their way to handhelds. Times are elapsed time unless stated otherwise.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ DUPLICATE_WINDOW_S = 86_400.0
 """Seconds for which a handheld's packet is recognised as a duplicate. The time is limited because a
 handheld begins with a random number at each start."""
 HANDHELDS_MAX = 500
-"""Maximum number of handhelds that are kept. If there are more, the handhelds that were heard
-longest ago are deleted, except those of people who have joined."""
+"""Maximum number of handhelds that are kept. If there are more, those that were heard longest ago
+are deleted, except the handhelds of people who have joined.
+"""
 
 
 class Handheld(NamedTuple):
@@ -29,7 +30,7 @@ class Handheld(NamedTuple):
     other_key: bytes | None = None
     """A different key that arrived later. The handheld was reset, or another person uses its id."""
     joined: float | None = None
-    """Time when the handheld's owner joined with the code; None if the owner has not joined."""
+    """Time when the handheld's owner joined with the code. None if the owner has not joined."""
     heard: float | None = None
     rssi: int | None = None
     snr: float | None = None
@@ -50,7 +51,7 @@ from the same packet has one more word."""
 
 
 class HandheldSent(NamedTuple):
-    """A handheld's packet that became a Package."""
+    """A packet of a handheld from which a Package was made."""
 
     handle: str
     number: int
@@ -75,7 +76,9 @@ class HandheldPost(NamedTuple):
 
 
 def store_facts(handle: str, **known: object) -> Operation[bool]:
-    """Store facts about a handheld. Return True if the handheld was unknown."""
+    """Return the operation that stores facts about a handheld. Its result is True if the handheld
+    was unknown.
+    """
 
     def store(db: sqlite3.Connection) -> bool:
         cursor = db.execute("INSERT OR IGNORE INTO handheld (handle) VALUES (?)", (handle,))
@@ -95,13 +98,15 @@ def store_facts(handle: str, **known: object) -> Operation[bool]:
 
 
 def read_handheld(journal: Journal, handle: str) -> Handheld:
-    """Return the facts about a handheld; for an unknown handheld only its handle."""
+    """Return the facts about a handheld. For an unknown handheld, the result contains only the
+    handle.
+    """
     rows = journal.read(f"SELECT {_COLUMNS} FROM handheld WHERE handle = ?", handle)
     return Handheld(*rows[0]) if rows else Handheld(handle)
 
 
 def list_recently_heard(journal: Journal, limit: int = HANDHELDS_MAX) -> list[Handheld]:
-    """Return the known handhelds, in the order in which they were last heard, newest first."""
+    """Return the known handhelds. The handheld that was heard last comes first."""
     rows = journal.read(
         f"SELECT {_COLUMNS} FROM handheld ORDER BY heard IS NULL, heard DESC LIMIT ?", limit
     )
@@ -109,17 +114,17 @@ def list_recently_heard(journal: Journal, limit: int = HANDHELDS_MAX) -> list[Ha
 
 
 def is_heard(journal: Journal, handle: str, number: int) -> bool:
-    """Return True if that packet arrived before."""
+    """Return True if the packet `number` of the handheld arrived before."""
     sql = "SELECT 1 FROM handheld_said WHERE handle = ? AND number = ?"
     return bool(journal.read(sql, handle, number))
 
 
 REFUSED_SIGN = "❌"
-"""Sign that the sender gets for a packet that was refused."""
+"""Sign that the handheld gets for a packet that was refused."""
 
 
 def is_refused(journal: Journal, handle: str, number: int) -> bool:
-    """Return True if that packet arrived before and was refused."""
+    """Return True if the packet `number` of the handheld arrived before and was refused."""
     sql = "SELECT told FROM handheld_said WHERE handle = ? AND number = ? AND sequence IS NULL"
     return any(answer == REFUSED_SIGN for (answer,) in journal.read(sql, handle, number))
 
@@ -127,8 +132,8 @@ def is_refused(journal: Journal, handle: str, number: int) -> bool:
 def record_packet(
     handle: str, number: int, now: float, sequence: int | None, answer: str = ""
 ) -> Operation[None]:
-    """Record that a packet arrived, with the Package made from it, if any, and the sign that was
-    sent to its sender.
+    """Return the operation that records that a packet arrived. `sequence` is the Package that was
+    made from it (None: no Package), and `answer` the sign that was sent to the handheld.
     """
 
     def store(db: sqlite3.Connection) -> None:
@@ -147,8 +152,8 @@ def record_packet(
 
 
 def list_reportable(journal: Journal) -> list[HandheldSent]:
-    """Return the packets whose Packages are kept and have not reached their addressee, newest
-    first.
+    """Return the packets whose Packages are still kept and have not reached their addressees,
+    newest first.
     """
     rows = journal.read(
         "SELECT handle, number, handheld_said.sequence, told FROM handheld_said"
@@ -159,8 +164,8 @@ def list_reportable(journal: Journal) -> list[HandheldSent]:
 
 
 def store_signs(handheld_packet: HandheldSent, sign_texts: str) -> Operation[None]:
-    """Replace the stored signs of a handheld's packet by `sign_texts`, all signs that were sent for
-    it.
+    """Return the operation that replaces the stored signs of a packet by `sign_texts`, which
+    contains all signs that were sent for the packet.
     """
 
     def store(db: sqlite3.Connection) -> None:
@@ -173,20 +178,20 @@ def store_signs(handheld_packet: HandheldSent, sign_texts: str) -> Operation[Non
 
 
 def make_key(handle: str, number: int) -> str:
-    """Return the Idempotency-Key of the Package that a handheld's packet becomes."""
+    """Return the Idempotency-Key for the Package that is made from a handheld's packet."""
     return f"mesh {handle} {number}"
 
 
 def is_key(key: str) -> bool:
-    """Return True if `key` has exactly the form of `make_key`. A program's own key may begin in the
-    same way.
+    """Return True if `key` has exactly the form of `make_key`. Keys of other programs may only
+    begin in the same way.
     """
     return _KEY.fullmatch(key) is not None
 
 
 def find_again(db: sqlite3.Connection) -> None:
-    """Record the packets whose Package was stored just before a power failure, and the incidents of
-    their people.
+    """Record the packets that a power failure kept from being recorded, although their Packages
+    were stored. Also record their people's incidents.
     """
     rows = db.execute(
         "SELECT sequence, idempotency_key, accepted, incident FROM package"
@@ -195,7 +200,7 @@ def find_again(db: sqlite3.Connection) -> None:
         " (SELECT sequence FROM handheld_said WHERE sequence IS NOT NULL)"
     ).fetchall()
     for sequence, key, accepted, in_need in rows:
-        # A program's own key may begin in the same way.
+        # Check the whole key, because a program's own key may begin in the same way.
         if match := _KEY.fullmatch(key):
             db.execute(
                 "INSERT OR IGNORE INTO handheld_said (handle, number, at, sequence)"
@@ -210,8 +215,8 @@ def find_again(db: sqlite3.Connection) -> None:
 
 
 def sum_spent(journal: Journal, day: str, handle: str, number: int) -> int:
-    """Return the credits that a person's messages may have cost on that day, except the packet with
-    that number.
+    """Return the credits that a person's messages may have cost on `day`, without the packet
+    `number`.
     """
     ((booked,),) = journal.read(
         "SELECT coalesce(sum(credits), 0) FROM handheld_spent"
@@ -224,8 +229,8 @@ def sum_spent(journal: Journal, day: str, handle: str, number: int) -> int:
 
 
 def sum_spent_by_all(journal: Journal, day: str, handle: str, number: int) -> int:
-    """Return the credits that all people's messages may have cost on that day, except that packet
-    of that handheld.
+    """Return the credits that all people's messages may have cost on `day`, without the packet
+    `number` of the handheld `handle`.
     """
     ((booked,),) = journal.read(
         "SELECT coalesce(sum(credits), 0) FROM handheld_spent"
@@ -238,7 +243,9 @@ def sum_spent_by_all(journal: Journal, day: str, handle: str, number: int) -> in
 
 
 def book_packet_cost(day: str, handle: str, number: int, amount: int) -> Operation[None]:
-    """Book the possible cost of a packet, only once even if the packet arrives repeatedly."""
+    """Return the operation that books the possible cost of a packet. The cost is booked only once,
+    even if the packet arrives repeatedly.
+    """
 
     def store(db: sqlite3.Connection) -> None:
         db.execute("DELETE FROM handheld_spent WHERE day < ?", (day,))
@@ -252,12 +259,12 @@ def book_packet_cost(day: str, handle: str, number: int, amount: int) -> Operati
 
 
 def list_booked(journal: Journal, day: str) -> list[tuple[str, int]]:
-    """Return the handle and number of each packet whose cost was booked on that day."""
+    """Return the handle and number of each packet whose cost was booked on `day`."""
     return journal.read("SELECT handle, number FROM handheld_spent WHERE day = ?", day)
 
 
 def cancel_bookings(day: str, packets: Sequence[tuple[str, int]]) -> Operation[None]:
-    """Cancel the bookings of packets that cost nothing."""
+    """Return the operation that cancels the bookings of packets that turned out to cost nothing."""
 
     def store(db: sqlite3.Connection) -> None:
         db.executemany(
@@ -271,7 +278,9 @@ def cancel_bookings(day: str, packets: Sequence[tuple[str, int]]) -> Operation[N
 def store_text(
     handle: str, request_id: str, text: str, now: float, expires: float, answers: int = 0
 ) -> Operation[None]:
-    """Store a text to a person. A text with a known request id is not stored again."""
+    """Return the operation that stores a text for a person. A text with a known request id is not
+    stored again.
+    """
 
     def store(db: sqlite3.Connection) -> None:
         db.execute(
@@ -294,8 +303,8 @@ def list_posts(journal: Journal) -> list[HandheldPost]:
 
 
 def note_packet(number: int, packet: int) -> Operation[None]:
-    """Record the packet number of a text's part before the part is sent, because an answer contains
-    this number.
+    """Return the operation that records the packet number of a text's part. It must run before the
+    part is sent, because an answer contains this number.
     """
 
     def store(db: sqlite3.Connection) -> None:
@@ -305,7 +314,7 @@ def note_packet(number: int, packet: int) -> Operation[None]:
 
 
 def update_text(number: int, **changed: object) -> Operation[None]:
-    """Store a text's new state."""
+    """Return the operation that stores the new state of a text."""
 
     def store(db: sqlite3.Connection) -> None:
         columns = ", ".join(f"{name} = ?" for name in changed)
@@ -317,8 +326,9 @@ def update_text(number: int, **changed: object) -> Operation[None]:
 
 
 def mark_arrived(number: int) -> Operation[bool]:
-    """Record that the person's radio has the whole text. Return False if the text was no longer
-    waiting, for example because the person has answered a part and so has read it.
+    """Return the operation that records that the person's radio has the whole text. Its result is
+    False if the text was no longer waiting, for example because the person has already answered a
+    part of it.
     """
 
     def store(db: sqlite3.Connection) -> bool:
@@ -332,7 +342,9 @@ def mark_arrived(number: int) -> Operation[bool]:
 
 
 def find_answered(journal: Journal, handle: str, packet: int) -> str | None:
-    """Return the id of the request to which our packet belongs; None if there is none."""
+    """Return the request id of the text to which our packet `packet` belongs, or None if there is
+    none.
+    """
     rows = journal.read(
         "SELECT request_id FROM handheld_packet JOIN handheld_post ON post = handheld_post.number"
         " WHERE packet = ? AND handle = ?",
@@ -343,7 +355,9 @@ def find_answered(journal: Journal, handle: str, packet: int) -> str | None:
 
 
 def read(request_id: str) -> Operation[bool]:
-    """Record that a person has read the text. Return True if it was not recorded before."""
+    """Return the operation that records that a person has read the text. Its result is True if this
+    was not recorded before.
+    """
 
     def store(db: sqlite3.Connection) -> bool:
         cursor = db.execute(
@@ -356,7 +370,7 @@ def read(request_id: str) -> Operation[bool]:
 
 
 def join_sos(incident: int, handle: str, *, is_raiser: bool) -> Operation[None]:
-    """Record that a person is part of that incident of this kit."""
+    """Return the operation that records that a person is part of this kit's incident `incident`."""
 
     def store(db: sqlite3.Connection) -> None:
         db.execute(
@@ -377,8 +391,8 @@ class PersonInSos(NamedTuple):
 
 
 def list_in_sos(journal: Journal, incident: int) -> list[PersonInSos]:
-    """Return the people with handhelds in this kit's incident with that number, including those who
-    have canceled.
+    """Return the people with handhelds in this kit's incident `incident`, including those who have
+    cancelled.
     """
     rows = journal.read(
         "SELECT handle, raised, called_off FROM handheld_sos WHERE incident = ?", incident
@@ -387,7 +401,7 @@ def list_in_sos(journal: Journal, incident: int) -> list[PersonInSos]:
 
 
 def record_sos_canceled(incident: int, handle: str) -> Operation[None]:
-    """Record that the person cancels their own SOS."""
+    """Return the operation that records that a person has cancelled their own SOS."""
 
     def store(db: sqlite3.Connection) -> None:
         db.execute(
@@ -399,14 +413,14 @@ def record_sos_canceled(incident: int, handle: str) -> Operation[None]:
 
 
 def count_states(journal: Journal) -> dict[str, int]:
-    """Return the number of texts to people by state."""
+    """Return the number of texts to people in each state."""
     return dict(journal.read("SELECT state, count(*) FROM handheld_post GROUP BY state"))
 
 
 def forget(*, end_time: float, keep_count: int) -> Operation[int]:
-    """Delete some ended texts to people: texts older than `end_time`, and texts that are not among
-    the last `keep_count`. Also delete the people of incidents that ended before `end_time`. Return
-    the number of deleted texts.
+    """Return the operation that deletes some ended texts to people: texts older than `end_time`,
+    and texts that are not among the last `keep_count`. It also deletes the people of incidents that
+    ended before `end_time`. Its result is the number of deleted texts.
     """
 
     def store(db: sqlite3.Connection) -> int:

@@ -1,9 +1,10 @@
-"""Highest numbers of the journal, in a small file beside it. If the journal's log or the whole
-journal is lost, these numbers show how much is lost, and prevent that a number is used twice.
+"""Stores the highest numbers of the journal in a small file beside it. If the journal's log or the
+whole journal is lost, this file shows how much is lost, and prevents a number from being used
+twice.
 
 The numbers are written to two places in turn, each with a checksum, so that an incomplete write
 leaves the other place intact. The file is written after each commit, but synced only once a minute.
-After a power cut the file's numbers may be lower than the journal's, but never higher.
+After a power cut, the numbers in the file may be lower than those in the journal, but never higher.
 
 After the two places, the file contains the table version of the program that last opened the
 journal. If the journal's header shows a later version than this file, a bit of the header has
@@ -24,14 +25,15 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.private import make_private_file
 
 CHOSEN_IDS = 2**30
-"""First id that only callers may use. If our own ids continued after a caller's high id, they could
-exceed 32 bits."""
+"""First id that only callers may choose. Our own ids stay lower, because they could exceed 32 bits
+if they continued after a high id of a caller.
+"""
 SYNC_INTERVAL_S = 60.0
 """Minimum seconds between two syncs."""
 _FORM = struct.Struct(">4sIQQQ")
 _MAGIC = b"FAhw"
 _PLACE = 64
-"""Distance in bytes between the two places."""
+"""Distance in bytes between the two places in the file."""
 _VERSION = struct.Struct(">4sI")
 _VERSION_MAGIC, _VERSION_PLACE = b"FAjv", 2 * _PLACE
 
@@ -45,7 +47,7 @@ class HighWater(NamedTuple):
 
 
 def read_highest_numbers(db: sqlite3.Connection) -> HighWater:
-    """Return the highest numbers in `db`; this takes only microseconds, because of the indexes."""
+    """Return the highest numbers in `db`. Indexes make this fast: it takes only microseconds."""
     numbers = dict(db.execute("SELECT name, seq FROM sqlite_sequence").fetchall())
     ((kept, forgotten),) = db.execute(
         "SELECT (SELECT max(id) FROM package WHERE id < ?), (SELECT max(id) FROM forgotten)",
@@ -56,8 +58,8 @@ def read_highest_numbers(db: sqlite3.Connection) -> HighWater:
 
 
 def raise_numbers(db: sqlite3.Connection, mark: HighWater) -> HighWater:
-    """Make sure that no number up to `mark` is used again. Return how many of each number are
-    missing in `db`. Call this function within a transaction.
+    """Make sure that no number up to `mark` is used again. For each kind of number, return how many
+    are missing in `db`. Call this function within a transaction.
     """
     known = read_highest_numbers(db)
     missing = HighWater(*(max(0, there - here) for there, here in zip(mark, known, strict=True)))
@@ -75,7 +77,7 @@ def raise_numbers(db: sqlite3.Connection, mark: HighWater) -> HighWater:
 
 
 class HighWaterFile:
-    """The small file beside the journal. Raises OSError."""
+    """The file with the highest numbers beside the journal. Raises OSError."""
 
     def __init__(self, path: Path) -> None:
         make_private_file(path)
@@ -90,7 +92,9 @@ class HighWaterFile:
         return (numbers[0], HighWater(*numbers[1:])) if numbers else (0, HighWater())
 
     def _check_record(self, form: struct.Struct, magic: bytes, place: int) -> tuple[int, ...]:
-        """Return the numbers of a record; empty if its checksum or its magic bytes are wrong."""
+        """Return the numbers of a record, or an empty tuple if its checksum or its magic bytes are
+        wrong.
+        """
         content = os.pread(self._file, form.size + 4, place)
         record, check = content[: form.size], content[form.size :]
         if len(record) < form.size or check != crc32(record).to_bytes(4, "big"):
@@ -103,12 +107,12 @@ class HighWaterFile:
 
     @property
     def version(self) -> int:
-        """Return the table version of the program that last opened the journal; 0 if unknown."""
+        """Return the table version of the program that last opened the journal, or 0 if unknown."""
         return next(iter(self._check_record(_VERSION, _VERSION_MAGIC, _VERSION_PLACE)), 0)
 
     def open_as(self, version: int) -> None:
-        """Record, before any table is changed, that a program with tables of this `version` opens
-        the journal. If writing fails, the next start writes the version.
+        """Record that a program with tables of this `version` opens the journal. Call this function
+        before any table is changed. If writing fails, the next start writes the version.
         """
         if version == self.version:
             return

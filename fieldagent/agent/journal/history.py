@@ -1,7 +1,7 @@
-"""History of a Package: the lines of `fieldagent show`, oldest first.
+"""History of each Package: the lines that `fieldagent show` prints, oldest first.
 
-If an event repeats the previous line, that line's count is increased. So a channel that is tried
-for days without service adds one line, not thousands.
+If an event repeats the previous line, the count of that line is increased. So a channel that is
+tried for days without service adds one line, not thousands.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ def note(
     detail: str,
     at: float,
 ) -> None:
-    """Add a line to the history of each Package, at elapsed time `at`. If the channel's last line
-    is the same, increase its count and update its time instead.
+    """Add a line with the elapsed time `at` to the history of each Package. If the channel's last
+    line is the same, increase its count and update its time instead.
     """
     for sequence in sequences:
         again = db.execute(
@@ -69,8 +69,8 @@ def has_left(journal: Journal, channel: Channel, sequences: Iterable[int]) -> bo
 
 
 def can_have_left(journal: Journal, sequence: int, channel: Channel | None = None) -> bool:
-    """Return True if the Package was transmitted over that channel, or may have been. None means
-    any channel.
+    """Return True if the Package was transmitted over `channel`, or may have been. If `channel` is
+    None, any channel counts.
     """
     if channel is None:
         return bool(journal.read(f"{_SELECT_LEFT} LIMIT 1", sequence))
@@ -104,7 +104,7 @@ def count_refusals(journal: Journal, sequence: int, channel: Channel) -> int:
 
 
 def read_last_failure(journal: Journal, sequence: int, channel: Channel) -> str:
-    """Return the reason of the last failed attempt on that channel; empty if there is none."""
+    """Return the reason of the last failed attempt on `channel`, or '' if there is none."""
     rows = journal.read(
         "SELECT detail FROM story WHERE sequence = ? AND channel = ?"
         " AND event NOT IN ('sent', ?, ?) ORDER BY number DESC LIMIT 1",
@@ -117,9 +117,9 @@ _STATION = re.compile(r"\bstation ([0-9]+)\b")
 
 
 def add_names(journal: Journal, detail: str) -> str:
-    """Return the detail, which names stations by number, with the station names that are known now.
+    """Return `detail` with the known station names added to the station numbers in it.
 
-    The stored row contains no names, because a name may arrive after the event.
+    The journal stores only the numbers, because a name may arrive after the event.
     """
     if _STATION.search(detail) is None:
         return detail
@@ -134,7 +134,7 @@ def _name_station(receipt: StorageReceipt) -> str:
 def list_lines(
     journal: Journal, package: PackageFacts, receipts: Iterable[StorageReceipt]
 ) -> list[Line]:
-    """Return the whole history of a Package in order of time: acceptance, attempts, ends of its
+    """Return the whole history of a Package in the order of time: acceptance, attempts, ends of its
     channel deliveries, receipts, and the final status.
     """
     date = journal.clock.date

@@ -1,5 +1,5 @@
-"""Payloads in the journal: all that have arrived, with their state at each hook, and the receipts
-for them.
+"""Payloads in the journal: all payloads that have arrived, their state at each hook, and their
+receipts.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from fieldagent.wire.envelope import Unreadable
 
 
 class NumberedItem(NamedTuple):
-    """Identity of an item: the number under which it arrived, and its digest."""
+    """Identity of an item: the number that its sender gave it, and its digest."""
 
     origin: int
     """Sender that assigned the number: negative for a station, 0 or positive for a sender at the
@@ -32,20 +32,20 @@ class NumberedItem(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """One payload as the JSON text that a hook receives."""
+    """One received payload, as the JSON text that a hook gets."""
 
     request_id: str
     sender: str
     body: str
     received: float
     item: NumberedItem | None = None
-    """Number and digest for receipts; None if the sender expects no receipts."""
+    """Number and digest for receipts. None if the sender expects no receipts."""
     copy: bytes | None = None
     """The item as the hub sent it; None for items of other senders."""
 
 
 class FragmentedItem(NamedTuple):
-    """An item that arrives in fragments."""
+    """Identity of an item that arrives in fragments."""
 
     origin: int
     sequence: int
@@ -63,7 +63,8 @@ def mark_arrived(
     sos: bool = False,
 ) -> bool:
     """Record that an item or fragment has arrived, and return True if it is new. For a fragment,
-    `complete_item` is the digest of its item. An SOS is remembered longer than other items.
+    `complete_item` is the digest of its item. The arrival of an SOS is remembered longer than other
+    arrivals.
     """
     cursor = db.execute(
         "INSERT OR IGNORE INTO arrived (origin, sequence, digest, at, whole, sos)"
@@ -74,8 +75,8 @@ def mark_arrived(
 
 
 def is_seen(db: sqlite3.Connection, origin: int, sequence: int, digest: bytes) -> bool:
-    """Return True if an item or fragment with this digest came from `origin` under this number. The
-    number alone is not enough, because a sender may reuse its numbers.
+    """Return True if an item or fragment with this digest came from `origin` with the number
+    `sequence`. The number alone is not enough, because a sender may use a number again.
     """
     rows = db.execute(
         "SELECT 1 FROM arrived WHERE origin = ? AND sequence = ? AND digest = ?",
@@ -85,7 +86,7 @@ def is_seen(db: sqlite3.Connection, origin: int, sequence: int, digest: bytes) -
 
 
 def find_whole(db: sqlite3.Connection, origin: int, sequence: int, digest: bytes) -> bytes:
-    """Return the digest of the item to which this fragment belongs; empty if unknown."""
+    """Return the digest of the item to which a fragment belongs, or b'' if it is unknown."""
     row = db.execute(
         "SELECT whole FROM arrived WHERE origin = ? AND sequence = ? AND digest = ?",
         (origin, sequence, digest),
@@ -104,12 +105,14 @@ def introduce(db: sqlite3.Connection, origin: int, person: Identity) -> None:
 
 
 def has_identities(journal: Journal) -> bool:
-    """Return True if an identity is known."""
+    """Return True if the identity of any sender is known."""
     return bool(journal.read("SELECT 1 FROM identity LIMIT 1"))
 
 
 def find_identity(db: sqlite3.Connection, origin: int) -> Identity | None:
-    """Return the identity of `origin`, which is negative for a station; None if it is unknown."""
+    """Return the identity of `origin`, which is negative for a station, or None if it is
+    unknown.
+    """
     row = db.execute(
         "SELECT id, name, type, email, account FROM identity WHERE origin = ?", (origin,)
     ).fetchone()
@@ -117,8 +120,8 @@ def find_identity(db: sqlite3.Connection, origin: int) -> Identity | None:
 
 
 def read_station_names(journal: Journal) -> dict[int, str]:
-    """Return the names of the stations that have sent theirs; a station is stored under its negated
-    number.
+    """Return the names of the stations that have sent their names, by station number. (The journal
+    stores negated station numbers.)
     """
     return {
         -origin: name
@@ -129,8 +132,8 @@ def read_station_names(journal: Journal) -> dict[int, str]:
 def spool(
     db: sqlite3.Connection, payload: Received, hooks: Iterable[str], not_before: float = 0.0
 ) -> None:
-    """Store a payload for each hook. A payload that is not an SOS waits until `not_before` (elapsed
-    time).
+    """Store a payload for each of the hooks. Unless the payload is an SOS, it waits until
+    `not_before` (elapsed time).
     """
     db.execute(
         "INSERT INTO inbound (request_id, sender, body, received, origin, sequence, digest, asks,"
@@ -158,7 +161,9 @@ def _hand_over(
 
 
 class PendingReceipt(NamedTuple):
-    """A receipt that the peer has not received yet: this kit has stored the item `sequence`."""
+    """A receipt that the peer has not received yet. It states that this kit has stored the item
+    `sequence`.
+    """
 
     sequence: int
     at: int
@@ -167,8 +172,8 @@ class PendingReceipt(NamedTuple):
 
 
 def add_pending_receipt(db: sqlite3.Connection, channel: str, receipt: PendingReceipt) -> None:
-    """Record that the peer of a channel must receive a receipt for a stored item. Only the last
-    receipt for a number is kept.
+    """Record that the peer of `channel` must receive a receipt for a stored item. For each item
+    number, only the last receipt is kept.
     """
     db.execute(
         "INSERT OR REPLACE INTO owed (channel, sequence, at, sos, digest) VALUES (?, ?, ?, ?, ?)",
@@ -188,14 +193,18 @@ def list_pending_receipts(journal: Journal, channel: str) -> list[PendingReceipt
 
 
 def mark_reported(db: sqlite3.Connection, channel: str, sequences: Iterable[int]) -> None:
-    """Delete the receipts that the peer of a channel has received, by item number."""
+    """Delete the receipts for the items `sequences`, because the peer of `channel` has received
+    them.
+    """
     db.executemany(
         "DELETE FROM owed WHERE channel = ? AND sequence = ?", [(channel, s) for s in sequences]
     )
 
 
 class PendingUnreadableReport(NamedTuple):
-    """A report that the hub has not received yet: a message arrived that could not be read."""
+    """A report that the hub has not received yet. It states that an unreadable message has
+    arrived.
+    """
 
     report: Unreadable
     at: int
@@ -213,7 +222,7 @@ def add_unreadable_report(
 
 
 def list_unreadable_owed(journal: Journal, channel: str) -> list[PendingUnreadableReport]:
-    """Return the reports of unreadable messages that the hub has not received, oldest first."""
+    """Return the reports of unreadable messages that the hub has not received yet, oldest first."""
     rows = journal.read(
         "SELECT size, guard, at FROM unreadable_owed WHERE channel = ? ORDER BY at", channel
     )
@@ -231,8 +240,8 @@ def mark_unreadable_reported(
 
 
 class PendingStage(NamedTuple):
-    """A receipt that the hub has not received yet: the stage that an item has reached on this
-    kit.
+    """A receipt that the hub has not received yet. It shows the stage that an item has reached on
+    this kit.
     """
 
     origin: int
@@ -252,8 +261,8 @@ class PendingStage(NamedTuple):
 def add_pending_stage(
     db: sqlite3.Connection, request_id: str, stage: Stage, text: str, at: float
 ) -> bool:
-    """Record that the sender of a payload must receive this receipt, by the hub and on the air.
-    Return True if a new receipt was stored.
+    """Record that the sender of a payload must receive this receipt, through the hub and on the
+    air. Return True if a new receipt was stored.
     """
     whose = "FROM inbound WHERE request_id = ? AND digest IS NOT NULL AND (asks OR ?)"
     values = stage, text, int(at), request_id, stage is not Stage.PROGRAMS
@@ -271,15 +280,15 @@ def add_pending_stage(
 
 
 SEARCHED_PAYLOADS_MAX = 500
-"""Number of the newest payloads that `repeat_pending_stages` searches."""
+"""Number of payloads that `repeat_pending_stages` searches, beginning with the newest."""
 
 
 def repeat_pending_stages(
     db: sqlite3.Connection, station: int, sequence: int, digest: bytes, at: float
 ) -> bool:
-    """Record that the hub must receive again the read receipts of a station's item, because the hub
-    may have received the receipts before the item. Return True if there is such a receipt. `at` is
-    the Unix time to use, because the original time is unknown.
+    """Record that the hub must receive the read receipts of a station's item again, because it may
+    have received them before the item. Return True if there is such a receipt. `at` is the Unix
+    time for the receipts, because the original time is unknown.
     """
     cursor = db.execute(
         "INSERT OR IGNORE INTO rung_owed (origin, sequence, rung, text, at, digest)"
@@ -295,18 +304,18 @@ _STAGES = "SELECT origin, sequence, rung, text, at, digest FROM rung_owed"
 
 
 def list_pending_stages(journal: Journal, limit: int = 64) -> list[PendingStage]:
-    """Return the receipts that the hub has not received, oldest first."""
+    """Return the receipts that the hub has not received yet, oldest first."""
     return _list_stages(journal.read(f"{_STAGES} ORDER BY at LIMIT ?", limit))
 
 
 def is_hub_stage_owed(journal: Journal) -> bool:
-    """Return True if a receipt for one of the hub's own items has not been sent."""
+    """Return True if a receipt for one of the hub's own items has not been sent yet."""
     return bool(journal.read("SELECT 1 FROM rung_owed WHERE origin >= 0 LIMIT 1"))
 
 
 def list_hub_stages(db: sqlite3.Connection, limit: int = 8) -> list[PendingStage]:
-    """Return the receipts for the hub's own items, oldest first, at most as many as fit into one
-    parcel.
+    """Return the waiting receipts for the hub's own items, oldest first. By default, at most as
+    many as fit into one parcel are returned.
     """
     return _list_stages(db.execute(f"{_STAGES} WHERE origin >= 0 ORDER BY at LIMIT ?", (limit,)))
 
@@ -319,15 +328,15 @@ def _list_stages(rows: Iterable[Sequence[Any]]) -> list[PendingStage]:
 
 
 def mark_stages_reported(db: sqlite3.Connection, keys: Iterable[tuple[int, int, int, str]]) -> None:
-    """Delete the receipts that were sent, by origin, number, stage and text."""
+    """Delete the receipts that were sent. Each key contains origin, number, stage and text."""
     db.executemany(
         "DELETE FROM rung_owed WHERE origin = ? AND sequence = ? AND rung = ? AND text = ?", keys
     )
 
 
 class PendingStationStage(NamedTuple):
-    """A receipt that a station has not received yet: the stage that the station's item has reached
-    on this kit.
+    """A receipt that a station has not received yet. It shows the stage that the station's item has
+    reached on this kit.
     """
 
     station: int
@@ -342,11 +351,11 @@ class PendingStationStage(NamedTuple):
 
 
 STATION_RECEIPT_LIFETIME_S = 7 * 86_400
-"""Seconds for which a receipt waits for its station."""
+"""Seconds for which a receipt for a station is kept."""
 
 
 def list_station_owed(journal: Journal, limit: int = 64) -> list[PendingStationStage]:
-    """Return the receipts that stations have not received, newest first."""
+    """Return the receipts that stations have not received yet, newest first."""
     rows = journal.read(
         "SELECT station, sequence, rung, text, at, digest, asks FROM station_owed"
         " WHERE at > ? ORDER BY at DESC LIMIT ?",
@@ -405,7 +414,7 @@ def drop_slices(db: sqlite3.Connection, item: FragmentedItem, *, kept_position: 
 
 
 def list_incomplete(journal: Journal) -> dict[FragmentedItem, float]:
-    """Return the incomplete items, each with the time of its last fragment."""
+    """Return the incomplete items, and the time of the last fragment of each."""
     rows = journal.read(
         "SELECT origin, sequence, count, max(at) FROM slice GROUP BY origin, sequence, count"
     )
@@ -418,7 +427,7 @@ def read_committed_fragments(journal: Journal, item: FragmentedItem) -> dict[int
 
 
 def list_heads(journal: Journal, hook: str, limit: int) -> list[Sequence[Any]]:
-    """Return the oldest waiting payload of each lane, in the order in which they are due."""
+    """Return the oldest waiting payload of each lane, ordered by the time when they are due."""
     return journal.read(
         "SELECT request_id, lane, body, received, attempts, not_before FROM (SELECT number,"
         " sender AS lane, attempts, not_before FROM handover WHERE hook = ?1 AND number IN (SELECT"
@@ -441,10 +450,10 @@ class UnacceptedPayloads(NamedTuple):
 
 
 class UnacceptedPayloadList:
-    """Lists the payloads that a hook has not accepted, for each hook with a failed call.
+    """Lists the payloads that were not accepted, for each hook with a failed call.
 
     The query reads every payload, and the page requests the list every second. So the result is
-    kept until the next commit.
+    cached until the next commit.
     """
 
     def __init__(self, journal: Journal) -> None:
@@ -476,8 +485,8 @@ _REQUEST_CONDITION_SQL = (
 
 
 def mark_handed_over(hook: str, request_id: str, at: float) -> Operation[bool]:
-    """Record that a hook has accepted the payload at Unix time `at`. The result is True if the
-    payload's sender must receive a receipt.
+    """Return the operation that records that a hook has accepted the payload at Unix time `at`. Its
+    result is True if the payload's sender must receive a receipt.
     """
 
     def store(db: sqlite3.Connection) -> bool:
@@ -494,8 +503,8 @@ def mark_handed_over(hook: str, request_id: str, at: float) -> Operation[bool]:
 def postpone(
     hook: str, request_id: str, not_before: float, reason: str, *, tries: int = 1
 ) -> Operation[None]:
-    """Count `tries` failed attempts, and postpone the payload until `not_before` (elapsed time).
-    `reason` is for people.
+    """Return the operation that counts `tries` failed attempts, and postpones the payload until
+    `not_before` (elapsed time). `reason` is for people.
     """
 
     def store(db: sqlite3.Connection) -> None:
@@ -509,7 +518,9 @@ def postpone(
 
 
 def hasten(hook: str) -> Operation[None]:
-    """Make the payloads that wait for a retry at this hook due at once, an SOS first."""
+    """Return the operation that makes all payloads due now that wait for a retry at `hook`. An SOS
+    comes first.
+    """
 
     def store(db: sqlite3.Connection) -> None:
         db.execute(
@@ -523,8 +534,8 @@ def hasten(hook: str) -> Operation[None]:
 
 
 def mark_dead(hook: str, request_id: str, reason: str) -> Operation[None]:
-    """Count a failed attempt, and mark the payload as dead for that hook. Only `replay` hands a
-    dead payload to the hook again. `reason` is for people.
+    """Return the operation that counts a failed attempt, and marks the payload as dead for `hook`.
+    Only `replay` hands a dead payload to the hook again. `reason` is for people.
     """
 
     def store(db: sqlite3.Connection) -> None:
@@ -538,8 +549,8 @@ def mark_dead(hook: str, request_id: str, reason: str) -> Operation[None]:
 
 
 def replay(request_id: str, hooks: Iterable[str]) -> Operation[bool]:
-    """Hand the payload to every configured hook again, whatever its state. The result is False if
-    the payload is unknown.
+    """Return the operation that hands the payload to all `hooks` again, whatever its state is. Its
+    result is False if the payload is unknown.
     """
     hooks = list(hooks)
 
@@ -592,8 +603,9 @@ def _make_listed(journal: Journal, row: Sequence[Any]) -> Mapping[str, Any]:
 
 
 def forget(*, end_time: float, keep_count: int) -> Operation[int]:
-    """Delete some payloads that no hook waits for, and old records of arrivals. The result is the
-    number of deleted payloads; call the operation again until the result is 0.
+    """Return the operation that deletes some payloads that no hook waits for, and old records of
+    arrivals. Its result is the number of deleted payloads. Run the operation again until the result
+    is 0.
     """
 
     def store(db: sqlite3.Connection) -> int:
@@ -621,9 +633,13 @@ def forget(*, end_time: float, keep_count: int) -> Operation[int]:
 
 
 FRAGMENTS_MAX = 4_096
-"""Number of fragments of incomplete items that are kept whatever their age: about 1 MB on disk."""
+"""Number of fragments of incomplete items that are kept, whatever their age is. They take about 1
+MB on disk.
+"""
 ARRIVALS_MAX = 50_000
-"""Number of arrivals that are remembered: years of satellite traffic, 3 MB on disk."""
+"""Number of arrivals that are remembered. This is enough for years of satellite traffic, and takes
+3 MB on disk.
+"""
 SOS_ARRIVALS_MAX = 2_000
 """Number of SOS arrivals that are remembered in addition. Other traffic never displaces them, so
 that a replayed SOS is always recognised."""

@@ -1,11 +1,12 @@
-"""The kit's incidents: each SOS from start to end, with everything that belongs to it.
+"""Incidents in the journal: each SOS from its start to its end, with everything that belongs to it.
 
-At most one incident of the kit's own people is open. An incident has the sequence of the Package
-that raised it as its number. Texts, positions and other items posted as an SOS join the open
+At most one incident of the kit's own people is open. The number of an incident is the sequence of
+the Package that raised it. Texts, positions and other items posted as an SOS join the open
 incident. Updates about incidents, and the incidents of other kits, are stored too.
 
-A handheld whose owner is unauthenticated opens its own incident. Any person can send an SOS by
-radio, and the end of a false SOS must not end the incident of the kit's own people.
+A handheld whose owner is unauthenticated opens its own incident. This is necessary because anyone
+can send an SOS by radio, and the end of a false SOS must not end the incident of the kit's own
+people.
 
     open          raised; no person is known to have seen it
     seen          a person has it
@@ -31,13 +32,15 @@ OWN_STATION = 0
 
 
 AGE_SHOWN_S = 6 * 3600
-"""Seconds between an SOS's date by its sender's clock and its arrival by a trusted clock, from
-which the difference is shown."""
+"""Seconds between the date of an SOS (its sender's clock) and its arrival (a trusted clock) from
+which the difference is shown to people.
+"""
 
 
 RAISED_BY_UNKNOWN = 2
-"""Value of `raised` in the table `handheld_sos`: the handheld's owner is unauthenticated, and the
-incident is the handheld's own."""
+"""Value of `raised` in the table `handheld_sos`. It means that the handheld's owner is
+unauthenticated, and that the incident belongs only to the handheld.
+"""
 _IS_OTHERS_SQL = (
     "EXISTS (SELECT 1 FROM handheld_sos WHERE incident = incident.number"
     f" AND raised = {RAISED_BY_UNKNOWN}"
@@ -45,7 +48,7 @@ _IS_OTHERS_SQL = (
 
 
 class IncidentOver(Exception):
-    """The incident that a Package should join is over; the Package was not stored."""
+    """The incident that a Package should join is over. The Package was not stored."""
 
 
 class Incident(NamedTuple):
@@ -69,22 +72,22 @@ class StoredUpdate(NamedTuple):
 
 
 class HeardIncident(NamedTuple):
-    """Another kit's incident that this kit knows."""
+    """An incident of another kit that this kit has received."""
 
     station: int
     number: int
     state: str
     since: float
-    """Start of the incident in Unix time by its sender's clock."""
+    """Unix time of the incident's start, by its sender's clock."""
     at: float
-    """Unix time when its first item arrived at this kit."""
+    """Unix time when the incident's first item arrived at this kit."""
     text: str
 
 
 def compute_shown_age(heard_incident: HeardIncident, clock: ElapsedTime) -> int | None:
-    """Return the seconds from the sender's date of an SOS to its arrival if they are shown. Return
-    None if the difference is small, if this kit's clock is not trusted, or if it was set since the
-    arrival.
+    """Return the seconds between the sender's date of an SOS and its arrival. Return None if they
+    must not be shown: the difference is small, this kit's clock is not trusted, or the clock was
+    set after the arrival.
     """
     age = int(heard_incident.at - heard_incident.since)
     was_dated = bool(clock.source()) and heard_incident.at <= clock.date(clock.now())
@@ -98,10 +101,10 @@ def join(
     incident_number: int | None = None,
     handle: str = "",
 ) -> int:
-    """Let a Package join the kit's open incident, or open one, and return the incident's number.
-    With `incident_number` the Package joins that incident and opens none. With `handle`, it joins
-    or opens that handheld's own incident. Raises IncidentOver if the incident `incident_number` is
-    no longer open.
+    """Add a Package to the kit's open incident, or open an incident with it. Return the incident's
+    number. If `incident_number` is not None, the Package joins that incident and opens none. If
+    `handle` is not empty, the Package joins or opens the handheld's own incident. Raises
+    IncidentOver if the incident `incident_number` is no longer open.
     """
     values: tuple[int | str, ...] = ()
     if incident_number is not None:
@@ -130,7 +133,7 @@ def join(
 
 
 def is_own(db: sqlite3.Connection, number: int) -> bool:
-    """Return True if this kit has raised an incident with that number."""
+    """Return True if `number` is an incident that this kit has raised."""
     rows = db.execute("SELECT 1 FROM incident WHERE number = ?", (number,))
     return rows.fetchone() is not None
 
@@ -158,9 +161,9 @@ def record_update(
     counts: bool,
 ) -> None:
     """Store an update about an incident. The update changes the state of another kit's incident if
-    the update is proved or `counts`, and the state of this kit's own incident if it `counts`. The
-    caller lets an update without a proof count only if no hub could make a proof. `at` is Unix
-    time, `now` elapsed time.
+    the update is proved or `counts`, and the state of this kit's own incident if it `counts`. For
+    an update without a proof, the caller sets `counts` only if there is no hub that could make a
+    proof. `at` is Unix time, `now` elapsed time.
     """
     db.execute(
         "INSERT INTO incident_word (station, incident, says, by, text, at, proved)"
@@ -184,9 +187,8 @@ def record_update(
 
 
 def note_heard(db: sqlite3.Connection, heard_incident: HeardIncident) -> None:
-    """Store another kit's incident from its first item that arrives. A later item adds the text if
-    the first had none. An update that a person has the SOS, or that the incident is over, may have
-    arrived before the item.
+    """Store another kit's incident when its first item arrives. If the first item has no text, a
+    later item adds it. Updates about the incident may have arrived before the item.
     """
     known = db.execute(
         "SELECT says FROM incident_word WHERE station = ? AND incident = ? AND proved"
@@ -208,7 +210,7 @@ _COLUMNS = "SELECT number, raised, state, ended FROM incident"
 
 
 def find_open(journal: Journal) -> Incident | None:
-    """Return the open incident of the kit's own people; None if there is none."""
+    """Return the open incident that the kit's own people have raised, or None if there is none."""
     sql = f"{_COLUMNS} WHERE ended IS NULL AND NOT {_IS_OTHERS_SQL})"
     incidents = _read_incidents(journal.read(sql))
     return incidents[0] if incidents else None
@@ -222,7 +224,7 @@ def list_all_open(journal: Journal) -> list[Incident]:
 
 
 def find_open_of_handheld(journal: Journal, handle: str) -> Incident | None:
-    """Return the open incident that an unauthenticated handheld has raised for itself; None if
+    """Return the open incident that an unauthenticated handheld has raised for itself, or None if
     there is none.
     """
     sql = f"{_COLUMNS} WHERE ended IS NULL AND {_IS_OTHERS_SQL} AND handle = ?)"
@@ -231,8 +233,8 @@ def find_open_of_handheld(journal: Journal, handle: str) -> Incident | None:
 
 
 def list_unproved(journal: Journal, limit: int) -> list[tuple[Incident, str]]:
-    """Return the incidents of unauthenticated handhelds, each with the handle, newest first. All
-    open ones are included, even beyond `limit`.
+    """Return the incidents of unauthenticated handhelds, each with its handle, newest first. All
+    open incidents are included, even if they are more than `limit`.
     """
     rows = journal.read(
         "SELECT * FROM (SELECT number, incident.raised, state, ended, handle FROM incident"
@@ -247,13 +249,14 @@ def list_unproved(journal: Journal, limit: int) -> list[tuple[Incident, str]]:
 
 
 ANSWER_AWAITED_S = 86_400.0
-"""Seconds for which this kit awaits the answer to a neighbour's SOS. After that time the hub no
-longer sends the answer to the relaying kit."""
+"""Seconds for which this kit waits for the answer to a neighbour's SOS. After this time, the hub no
+longer sends the answer to the relaying kit.
+"""
 
 
 def is_answer_awaited(journal: Journal, now: float) -> bool:
-    """Return True if an answer to an SOS is still awaited: for this kit's own open incident, or for
-    a neighbour's incident that this kit relayed. `now` is Unix time.
+    """Return True if this kit still waits for an answer to its own open incident, or to a
+    neighbour's incident that it relayed. `now` is Unix time.
     """
     return find_open(journal) is not None or bool(
         journal.read(
@@ -266,20 +269,24 @@ def is_answer_awaited(journal: Journal, now: float) -> bool:
 
 
 def find_last(journal: Journal) -> Incident | None:
-    """Return the last incident of the kit's own people, open or over; None if there is none."""
+    """Return the last incident of the kit's own people, whether open or over, or None if there is
+    none.
+    """
     sql = f"{_COLUMNS} WHERE NOT {_IS_OTHERS_SQL}) ORDER BY number DESC LIMIT 1"
     incidents = _read_incidents(journal.read(sql))
     return incidents[0] if incidents else None
 
 
 def find_numbered(journal: Journal, number: int) -> Incident | None:
-    """Return the incident with that number, open or over; None if it does not exist."""
+    """Return the incident `number`, whether open or over, or None if it does not exist."""
     incidents = _read_incidents(journal.read(f"{_COLUMNS} WHERE number = ?", number))
     return incidents[0] if incidents else None
 
 
 def is_over(journal: Journal, station: int, number: int) -> bool:
-    """Return True if an incident of this kit or of a station is known to be closed or canceled."""
+    """Return True if an incident of this kit or of another station is known to be closed or
+    cancelled.
+    """
     return bool(
         journal.read(
             "SELECT 1 FROM incident WHERE ?1 = 0 AND number = ?2 AND ended IS NOT NULL UNION ALL"
@@ -292,7 +299,7 @@ def is_over(journal: Journal, station: int, number: int) -> bool:
 
 
 def list_items(journal: Journal, number: int) -> list[int]:
-    """Return the numbers of the incident's Packages that are still kept, oldest first."""
+    """Return the sequences of the incident's Packages that are still kept, oldest first."""
     rows = journal.read(
         "SELECT sequence FROM incident_item WHERE incident = ? ORDER BY sequence", number
     )
@@ -300,7 +307,9 @@ def list_items(journal: Journal, number: int) -> list[int]:
 
 
 def find_incident(journal: Journal, sequence: int) -> int | None:
-    """Return the number of the incident to which a Package belongs; None if it belongs to none."""
+    """Return the number of the incident to which a Package belongs, or None if it belongs to
+    none.
+    """
     rows = journal.read("SELECT incident FROM incident_item WHERE sequence = ?", sequence)
     return rows[0][0] if rows else None
 
@@ -317,8 +326,8 @@ def list_updates(journal: Journal, number: int, station: int = OWN_STATION) -> l
 
 
 def list_heard(journal: Journal, limit: int) -> list[HeardIncident]:
-    """Return the incidents of other kits, newest first. All incidents that are not over are
-    included, even beyond `limit`.
+    """Return the incidents of other kits, newest first. All open incidents are included, even if
+    they are more than `limit`.
     """
     rows = journal.read(
         "SELECT station, number, state, since, at, text FROM (SELECT * FROM heard_incident"
@@ -330,7 +339,8 @@ def list_heard(journal: Journal, limit: int) -> list[HeardIncident]:
 
 def list_at_hub(journal: Journal, number: int) -> dict[int, float]:
     """Return the Packages of the incident that the hub has verifiably confirmed, each with the Unix
-    time. Over IP the link's acknowledgement is enough; on other channels a receipt is necessary.
+    time of the confirmation. Over IP, the link's acknowledgement is enough. On other channels, a
+    receipt is necessary.
     """
     rows = journal.read(
         "SELECT sequence, min(at) FROM (SELECT item.sequence, receipt.at FROM incident_item item"
@@ -345,7 +355,9 @@ def list_at_hub(journal: Journal, number: int) -> dict[int, float]:
 
 
 def list_waiting(journal: Journal, number: int) -> list[tuple[int, Channel]]:
-    """Return the incident's Packages with each channel on which the Package has not ended."""
+    """Return pairs of a Package of the incident and a channel on which the Package has not
+    ended.
+    """
     rows = journal.read(
         "SELECT leg.sequence, leg.channel FROM incident_item JOIN leg USING (sequence)"
         " WHERE incident = ? AND leg.status IS NULL",
@@ -355,9 +367,9 @@ def list_waiting(journal: Journal, number: int) -> list[tuple[int, Channel]]:
 
 
 def list_accepted_items(journal: Journal, number: int) -> dict[tuple[int, Channel], float]:
-    """Return the incident's Packages with each channel that accepted the Package, and the elapsed
-    time of the last event on that channel. Reports of other stations do not count as events,
-    because anyone can forge them on an open channel. Only the newest position is listed.
+    """Return the incident's Packages and the channels that accepted each of them, with the elapsed
+    time of the last event on the channel. Reports of other stations do not count as events, because
+    anyone can forge them on an open channel. Of the positions, only the newest is listed.
     """
     rows = journal.read(
         "SELECT leg.sequence, leg.channel, max(leg.ended, coalesce((SELECT max(story.at) FROM story"
@@ -374,8 +386,8 @@ def list_accepted_items(journal: Journal, number: int) -> dict[tuple[int, Channe
 
 
 def list_transmitting_channels(journal: Journal, number: int) -> dict[str, float]:
-    """Return the channels that have transmitted items of the incident, each with the elapsed time
-    of the first transmission.
+    """Return the channels that have transmitted items of the incident, and the elapsed time of the
+    first transmission on each.
     """
     rows = journal.read(
         "SELECT channel, min(at) FROM (SELECT channel, at FROM story JOIN incident_item"
@@ -388,8 +400,8 @@ def list_transmitting_channels(journal: Journal, number: int) -> dict[str, float
 
 
 def list_relayed(journal: Journal, number: int) -> list[tuple[float, str]]:
-    """Return the reports of neighbours that relayed items of the incident to the hub, each with its
-    elapsed time.
+    """Return the reports of neighbours that they relayed items of the incident to the hub, each
+    with its elapsed time.
     """
     return journal.read(
         "SELECT min(at), detail FROM story JOIN incident_item USING (sequence)"
@@ -399,8 +411,8 @@ def list_relayed(journal: Journal, number: int) -> list[tuple[float, str]]:
 
 
 def list_left_nearby(journal: Journal, number: int) -> list[tuple[float, str]]:
-    """Return the reports of neighbours that items of the incident left by their satellite, each
-    with its elapsed time.
+    """Return the reports of neighbours that items of the incident left over their satellite modems,
+    each with its elapsed time.
     """
     return journal.read(
         "SELECT min(at), detail FROM story JOIN incident_item USING (sequence)"
@@ -410,8 +422,8 @@ def list_left_nearby(journal: Journal, number: int) -> list[tuple[float, str]]:
 
 
 def list_stopped(journal: Journal, number: int) -> list[tuple[float, str]]:
-    """Return the reports of kits that may not pass items of the incident on, each with its elapsed
-    time.
+    """Return the reports that a kit is not allowed to pass on items of the incident, each with its
+    elapsed time.
     """
     return journal.read(
         "SELECT min(at), detail FROM story JOIN incident_item USING (sequence)"

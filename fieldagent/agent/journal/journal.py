@@ -1,8 +1,8 @@
 """The agent's journal: one SQLite file, written in group commits, with space reserved for an SOS.
 
-A change survives a power cut once `commit` has returned (`store.sqlite`). A commit is never
-repeated after a failure, because the result of a repeat could not be trusted. After a failure the
-journal reports the failure to all callers, and its owner stops.
+A change survives a power cut once `commit` has returned (`store.sqlite`). A failed commit is never
+repeated, because the result of the repeat could not be trusted. Instead, the journal reports the
+failure to all callers, and the agent stops.
 """
 
 from __future__ import annotations
@@ -45,14 +45,16 @@ def combine_operations(*operations: Operation[None]) -> Operation[None]:
 RESERVE_PAGES = 1040
 """Number of free pages that the journal's file keeps for an SOS when the disk is full. Writing
 these pages also makes the write-ahead log longer than the 1 000 pages at which SQLite restarts the
-log. So neither file must grow when the disk is full."""
+log. So neither file needs to grow when the disk is full.
+"""
 RESERVE_FREE_MIN_BYTES = 32 << 20
 """Bytes that must be free on the disk before the reserve is taken."""
 DELETED_ROWS_MAX = 200
-"""Number of rows, with their dependent rows, that one commit deletes. An SOS that is posted
-meanwhile waits for that commit."""
+"""Number of rows, with their dependent rows, that one commit deletes. An SOS that is posted during
+the commit waits for its end.
+"""
 FULL_PAUSE_S = 10.0
-"""Seconds until a full disk is tried again."""
+"""Seconds between two attempts to write to a full disk."""
 
 
 def _free_reserve_pages(db: sqlite3.Connection) -> None:
@@ -69,12 +71,12 @@ DISK_USABLE_NOTICE = "the disk works again; the agent restarts with the data on 
 
 
 class Journal(GroupCommit[sqlite3.Connection]):
-    """The agent's journal. `commit` returns only while `GroupCommit.run` is running. `read` sees
+    """The agent's journal. `commit` works only while `GroupCommit.run` is running. `read` returns
     committed content.
 
-    `clock` returns the journal's elapsed time; `read_clocks` reads the machine's clocks. With
-    `may_leave_disk`, the journal is kept in memory if the disk's journal cannot be opened. Without
-    that flag, `store.trouble.Unusable` is raised.
+    `clock` returns the journal's elapsed time; `read_clocks` reads the machine's clocks. If the
+    disk's journal cannot be opened, the journal is kept in memory if `may_leave_disk`; otherwise
+    `store.trouble.Unusable` is raised.
     """
 
     def __init__(
@@ -87,8 +89,9 @@ class Journal(GroupCommit[sqlite3.Connection]):
         super().__init__(self._transact)
         self._files = JournalFiles(path, may_leave_disk=may_leave_disk)
         self._move: Callable[[], None] | None = None
-        """Function that moves the journal between disk and memory, to be called before the next
-        transaction; None if no move is planned."""
+        """Function that moves the journal between disk and memory. It is called before the next
+        transaction. None if no move is planned.
+        """
         self.commits = 0
         self.full = False
         """True while a caller of `persist` waits for space on the disk."""
@@ -106,14 +109,14 @@ class Journal(GroupCommit[sqlite3.Connection]):
 
     @property
     def not_on_disk(self) -> str:
-        """Return the reason, in a sentence, why the journal is in memory; empty while it is on
+        """Return a sentence with the reason why the journal is in memory, or '' while it is on
         disk.
         """
         return self._files.not_on_disk
 
     def read(self, sql: str, *parameters: Any) -> list[Any]:
-        """Return the rows of a query on the committed content. If the file is damaged, raise
-        StoreFailed; the journal then refuses all further calls.
+        """Run a query on the committed content, and return its rows. If the file is damaged, raise
+        StoreFailed. The journal then refuses all further calls.
         """
         try:
             return self._files.reader.execute(sql, parameters).fetchall()
@@ -134,8 +137,8 @@ class Journal(GroupCommit[sqlite3.Connection]):
         return await trio.to_thread.run_sync(ask)
 
     async def check_skipped_integrity(self) -> None:
-        """Run the integrity check that the start skipped because the journal had been closed
-        properly. The disk may have damaged the file since then.
+        """Run the integrity check if it was skipped at the start because the journal had been
+        closed properly. The disk may have damaged the file since then.
         """
         if self._files.as_left and (fault := await trio.to_thread.run_sync(find_damage, self.path)):
             self.fail(f"the journal is damaged: {fault}")
@@ -160,7 +163,7 @@ class Journal(GroupCommit[sqlite3.Connection]):
         log_size = self.path.with_name(self.path.name + "-wal").stat().st_size
         enough = free >= RESERVE_PAGES // 2 and log_size >= RESERVE_PAGES * 4096
         if not enough and self._files.free() >= RESERVE_FREE_MIN_BYTES:
-            # Use two commits: pages that are freed in the transaction that takes them never reach
+            # Use two commits, because pages that one transaction both takes and frees never reach
             # the disk.
             await self.commit(self._fill_reserve)
             await self.commit(_free_reserve_pages)
@@ -185,7 +188,7 @@ class Journal(GroupCommit[sqlite3.Connection]):
 
     async def commit_on_disk(self, operation: Operation[T]) -> T:
         """Commit an operation that must be on disk, not only in memory. The operation is refused
-        even if the journal leaves the disk after this call. Raises NotOnDisk, StoreFull,
+        even if the journal moves to memory only after this call. Raises NotOnDisk, StoreFull,
         StoreFailed.
         """
 
@@ -214,15 +217,16 @@ class Journal(GroupCommit[sqlite3.Connection]):
         elif idle():
             writing = partial(elapsed_base.store_base, base=self.clock.get_base())
             takes = await trio.to_thread.run_sync(self._files.can_start_anew, writing)
-            # If an SOS has arrived meanwhile or waits for its commit, try later.
+            # Try later if an SOS has arrived in the meantime or waits for its commit.
             if takes and not self.is_busy and idle():
                 self.fail(DISK_USABLE_NOTICE)
 
     async def persist(self, operation: Operation[T]) -> T:
-        """Commit an event that has happened, for which no caller could handle a full disk.
+        """Commit an event that has already happened.
 
-        So the call waits for space on the disk. Raises StoreFull if the disk is full after
-        `record_stop`; the effect is the same as if power had failed before the event.
+        If the disk is full, the call waits for space, because the caller cannot undo the event.
+        After `record_stop`, it raises StoreFull instead; the effect is the same as if power had
+        failed before the event.
         """
         while True:
             try:
@@ -262,7 +266,7 @@ class Journal(GroupCommit[sqlite3.Connection]):
         self._leaving.set()
 
     def _carry_out_move(self) -> None:
-        """Perform the planned move. If the move fails, the journal stays in its place."""
+        """Perform the planned move. If the move fails, the journal stays where it is."""
         move, self._move = self._move, None
         if move is not None:
             try:
@@ -306,8 +310,8 @@ class Journal(GroupCommit[sqlite3.Connection]):
                 self._files.writer.execute("PRAGMA shrink_memory")
 
     def close(self) -> None:
-        """Close the files. If the journal has not failed, store the elapsed time before and, if
-        possible, write content that is only in memory to the disk.
+        """Close the files. If the journal has not failed, store the elapsed time first. If content
+        is only in memory, write it to the disk if possible.
         """
         files, copy = self._files, self.path
         if self.not_on_disk and files.may_return and self.failed is None:
@@ -315,7 +319,7 @@ class Journal(GroupCommit[sqlite3.Connection]):
             self._carry_out_move()
         if self.failed is None:
             # The machine may now be switched off, so sync everything. The checkpoint also restarts
-            # the log, so that the next start has less log to check.
+            # the log, so that the next start has a shorter log to check.
             with suppress(StoreFailed, StoreFull, sqlite3.Error):
                 files.writer.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
                 transact(

@@ -12,7 +12,7 @@ from fieldagent.package.package import SOS_PRIORITY, Channel, Status
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
 END = 2**63 - 1
-"""Place after all Packages."""
+"""Number that is higher than the sequences of all Packages."""
 
 
 class ListedPackage(NamedTuple):
@@ -24,8 +24,8 @@ Batch = Sequence[ListedPackage]
 
 
 def list_newest(journal: Journal, end_place: int, limit: int) -> Batch:
-    """Return the newest Packages with a sequence lower than `end_place`. The query follows the
-    table's key, so the query is equally fast at the start and at the end of a long journal.
+    """Return the newest Packages with a sequence lower than `end_place`. The query uses the table's
+    key, so it is fast everywhere in a long journal.
     """
     rows = journal.read(
         "SELECT sequence, status FROM package WHERE sequence < ? ORDER BY sequence DESC LIMIT ?",
@@ -38,8 +38,8 @@ def list_newest(journal: Journal, end_place: int, limit: int) -> Batch:
 def list_transmissions(
     journal: Journal, sequences: Sequence[int]
 ) -> dict[int, list[tuple[str, int]]]:
-    """Return the transmissions of each Package: the history's texts about the cost, each with the
-    number of transmissions.
+    """Return the transmissions of each Package: each cost text from the history, and its number of
+    transmissions.
     """
     costs: dict[int, list[tuple[str, int]]] = {sequence: [] for sequence in sequences}
     for sequence, detail, times in journal.read(
@@ -52,9 +52,9 @@ def list_transmissions(
 
 
 def list_past_deliveries(journal: Journal, channel: Channel, limit: int) -> list[PastDelivery]:
-    """Return the past deliveries of the newest Packages on that channel, newest first. Packages
-    that have not started on the channel are left out, and so is every SOS, because it does not wait
-    for other Packages.
+    """Return the past deliveries of the newest Packages on `channel`, newest first. Packages that
+    have not started on the channel are left out. SOS Packages are left out too, because an SOS does
+    not wait for other Packages.
     """
     rows = journal.read(
         "SELECT accepted + begins, leg.ended, leg.status FROM leg JOIN package USING (sequence)"
@@ -78,8 +78,8 @@ def list_past_deliveries(journal: Journal, channel: Channel, limit: int) -> list
 def list_waiting_behind(
     journal: Journal, channels: Collection[Channel], start_place: int, limit: int
 ) -> list[int]:
-    """Return the sequences after `start_place` of the Packages that wait on any of these channels,
-    oldest first.
+    """Return the Packages that wait on any of these channels and have a sequence above
+    `start_place`, oldest first.
     """
     # Use the table's key, because the index has another order.
     rows = journal.read(
@@ -93,7 +93,9 @@ def list_waiting_behind(
 
 
 async def count_waiting(journal: Journal, channels: Collection[Channel]) -> int:
-    """Return the number of Packages that wait on any of these channels, each counted once."""
+    """Return the number of Packages that wait on any of these channels. Each Package is counted
+    once.
+    """
     rows = await journal.read_aside(
         f"SELECT count(DISTINCT sequence) FROM leg WHERE {_make_waiting_condition(channels)}"
     )

@@ -1,4 +1,6 @@
-"""Losses through damage to the journal. The status shows them for a long time."""
+"""Stores the losses that damage to the journal has caused, so that the status can show them for a
+long time.
+"""
 
 from __future__ import annotations
 
@@ -16,13 +18,13 @@ log = logging.getLogger(__name__)
 
 @lru_cache(maxsize=1_000)
 def report_unreadable(row_name: str, name: str) -> None:
-    """Log that a stored row cannot be read, only once for each row."""
+    """Log that a stored row cannot be read. Each row is logged only once."""
     log.error("%s %s in the journal cannot be read: lists leave it out", row_name, name)
 
 
 def read_status(text: str | None) -> Status | None:
-    """Return a stored status. If the status cannot be read, return Error, because a list must still
-    show the row.
+    """Return the status in a stored text. If the text is not a status, return Error, so that a list
+    can still show the row.
     """
     try:
         return None if text is None else Status(text)
@@ -43,7 +45,7 @@ class Loss(NamedTuple):
 
 
 def note(db: sqlite3.Connection, loss: Loss) -> None:
-    """Store a loss, to be shown by `status` and the page."""
+    """Store a loss. `fieldagent status` and the page show it."""
     db.execute("INSERT INTO loss (at, text, packages, payloads) VALUES (?, ?, ?, ?)", loss)
 
 
@@ -67,7 +69,7 @@ def list_newest(read: Callable[..., list[Any]], limit: int = 100) -> list[Loss]:
 
 
 def forget(*, end_time: float) -> Note:
-    """Delete the losses from before an elapsed time."""
+    """Return the operation that deletes the losses from before `end_time` (elapsed time)."""
 
     def store(db: sqlite3.Connection) -> None:
         db.execute("DELETE FROM loss WHERE at < ?", (end_time,))

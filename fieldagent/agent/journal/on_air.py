@@ -1,5 +1,5 @@
-"""Journal of items on the air: the stations that have our items, the items of other stations, and
-the reports of neighbours that relay.
+"""Items on the air in the journal: the stations that have our items, the items of other stations,
+and the reports of relaying neighbours.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ def read_holders(journal: Journal, sequence: int) -> set[int]:
 def list_others_items(
     journal: Journal, own_station: int, limit: int = 2000
 ) -> list[tuple[int, int, bytes]]:
-    """Return the station, number and digest of the newest items of other stations, except SOS
-    items. Items of another kit under our number (`own_station`) are left out.
+    """Return the station, number and digest of each of the newest items from other stations, except
+    SOS items. Items of another kit that uses our station number (`own_station`) are left out.
     """
     rows = journal.read(
         "SELECT -origin, sequence, substr(digest, 1, ?) FROM arrived"
@@ -40,15 +40,16 @@ def list_others_items(
 
 
 KEPT_BYTES, KEPT_ITEMS = 200_000, 1000
-"""Maximum bytes and number of other stations' items that are repeated after a restart: an SOS
-first, then the newest."""
+"""Maximum bytes and number of other stations' items that are kept for repeating after a restart. An
+SOS comes first, then the newest items.
+"""
 
 
 def store_item(
     db: sqlite3.Connection, station: int, sequence: int, identity: bytes, envelope: bytes
 ) -> None:
-    """Store an item that has just arrived from another station, with its route, so that the item
-    can be repeated for other stations even after a restart.
+    """Store an item that has just arrived from another station, so that it can be repeated for
+    other stations even after a restart.
     """
     db.execute(
         "UPDATE arrived SET on_air = ? WHERE origin = ? AND sequence = ? AND digest = ?",
@@ -57,8 +58,8 @@ def store_item(
 
 
 def list_stored(journal: Journal, *, start_time: float) -> list[tuple[bytes, bytes, float]]:
-    """Return the stored items that arrived after that elapsed time, oldest first: the envelope, the
-    item's fingerprint and the time of arrival.
+    """Return the stored items that arrived after `start_time` (elapsed time), oldest first: the
+    envelope, the item's fingerprint and the time of arrival of each.
     """
     rows = journal.read(
         "SELECT on_air, digest, at FROM arrived WHERE on_air IS NOT NULL AND at > ?"
@@ -81,8 +82,8 @@ def _read_arrival(stored_row: tuple[bytes, bytes, float]) -> float:
 
 
 def forget_kept(*, end_time: float) -> Operation[None]:
-    """Delete the stored items that arrived before that elapsed time; the record of their arrival is
-    kept.
+    """Return the operation that deletes the stored items that arrived before `end_time` (elapsed
+    time). The records of their arrivals are kept.
     """
 
     def store(db: sqlite3.Connection) -> None:
@@ -94,13 +95,15 @@ def forget_kept(*, end_time: float) -> Operation[None]:
 
 
 def has_confirmed(db: sqlite3.Connection, station: int, sequence: int) -> bool:
-    """Return True if that station has confirmed this Package."""
+    """Return True if the station has confirmed the Package."""
     rows = db.execute("SELECT 1 FROM receipt WHERE sequence = ? AND by = ?", (sequence, -station))
     return rows.fetchone() is not None
 
 
 def list_recently_delivered(journal: Journal, *, start_time: float) -> set[int]:
-    """Return the newest Packages that another station has received since that elapsed time."""
+    """Return the newest Packages that another station has received since `start_time` (elapsed
+    time).
+    """
     rows = journal.read(
         "SELECT sequence FROM leg WHERE sequence > (SELECT coalesce(max(sequence), 0) FROM package)"
         " - 500 AND channel = ? AND status = 'Delivered' AND ended > ?",
@@ -119,13 +122,13 @@ def is_delivered_elsewhere(journal: Journal, sequence: int) -> bool:
 
 
 def is_relayed(journal: Journal, sequence: int) -> bool:
-    """Return True if a neighbour reports that the hub has the Package."""
+    """Return True if a neighbour has reported that the hub has the Package."""
     return find_relay_time(journal, sequence) is not None
 
 
 def list_left_nearby(journal: Journal, sequence: int) -> list[tuple[float, str]]:
-    """Return the reports of neighbours that the Package left by their satellite, each with its
-    elapsed time.
+    """Return the reports of neighbours that the Package left over their satellite modems, each with
+    its elapsed time.
     """
     return journal.read(
         "SELECT min(at), detail FROM story WHERE sequence = ? AND event = 'left nearby'"
@@ -135,7 +138,7 @@ def list_left_nearby(journal: Journal, sequence: int) -> list[tuple[float, str]]
 
 
 def find_relay_time(journal: Journal, sequence: int) -> float | None:
-    """Return the elapsed time when a neighbour reported that it relayed the Package to the hub;
+    """Return the elapsed time when a neighbour reported that it relayed the Package to the hub, or
     None if no neighbour did.
     """
     rows = journal.read(
@@ -147,8 +150,8 @@ def find_relay_time(journal: Journal, sequence: int) -> float | None:
 
 
 def describe_stop(station: int, missing_stations: Sequence[int]) -> str:
-    """Return a text for people: `station` has an item but may not pass it on, and the stations
-    `missing_stations` in its range have not confirmed it.
+    """Return a text for people: `station` has an item but is not allowed to pass it on, and the
+    stations `missing_stations` in its range have not confirmed it.
     """
     lacking = ", ".join(f"station {number}" for number in missing_stations)
     have = "have" if len(missing_stations) > 1 else "has"
@@ -160,7 +163,7 @@ def describe_stop(station: int, missing_stations: Sequence[int]) -> str:
 
 def note_stopped(db: sqlite3.Connection, sequence: int, text: str, at: float) -> bool:
     """Add the text of `describe_stop` to the history of a Package. Return True if the history did
-    not contain the text.
+    not already contain the text.
     """
     cursor = db.execute(
         "SELECT 1 FROM story WHERE sequence = ? AND event = 'not passed on' AND detail = ?",
@@ -175,9 +178,9 @@ def note_stopped(db: sqlite3.Connection, sequence: int, text: str, at: float) ->
 def read_relay_state(
     db: sqlite3.Connection, origin: int, origin_sequence: int, digest: bytes
 ) -> tuple[bool, bool]:
-    """Return two flags for a neighbour's item that this kit relayed: True if the hub confirmed the
-    item, and True if only a satellite gateway has the item. `digest` is the start of the item's
-    digest.
+    """Return two flags for a neighbour's item that this kit relayed. The first is True if the hub
+    confirmed the item, the second if only a satellite gateway has it. `digest` contains the first
+    bytes of the item's digest.
     """
     (at_hub, left) = db.execute(
         "SELECT coalesce(max(channel = 'Cellular' OR EXISTS (SELECT 1 FROM receipt"

@@ -1,6 +1,7 @@
-"""Opens the journal at a start, checks it before any write, and calls `repair` if it is damaged.
+"""Opens the journal at the start of the agent, checks it before any write, and calls `repair` if it
+is damaged.
 
-Only real damage counts as damage (`store.trouble`). A damaged journal is kept unchanged. An
+Other errors do not count as damage (`store.trouble`). A damaged journal is kept unchanged. An
 extension may copy its intact content to a new journal. The new journal is written beside the
 damaged one, and replaces it either completely or not at all, even if power fails.
 """
@@ -30,8 +31,10 @@ FILES = ("-wal", "-shm", "")
 REPAIRED_SUFFIX = "-mended"
 """Suffix of a new journal that is complete but has not replaced the damaged one yet."""
 FIXED_HEADER_BYTES = (16, 0), (0, 64, 32, 32)
-"""Bytes 16 and 17, and 20 to 23, of each of our files (https://sqlite.org/fileformat2.html#1.3).
-With other values SQLite sees another kind of file, or a read-only file."""
+"""Values of the bytes 16, 17 and 20 to 23 in each of our files
+(https://sqlite.org/fileformat2.html#1.3). If these bytes have other values, SQLite treats the file
+as another kind of file, or as read-only.
+"""
 
 
 class JournalDamage(sqlite3.DatabaseError):
@@ -68,8 +71,8 @@ def open_journal(path: Path) -> OpenedJournal:
 
 
 def find_damage(path: Path) -> str:
-    """Return the first damage found in the whole journal; empty if the journal is intact. Does not
-    write.
+    """Return the first damage found in the whole journal, or '' if the journal is intact. Nothing
+    is written.
     """
     try:
         with closing(open_reader(path)) as looker:
@@ -118,7 +121,7 @@ def _is_about_damage(error: sqlite3.Error) -> bool:
 
 def _check_journal(path: Path, file: HighWaterFile, *, is_unchanged: bool) -> None:
     """Check the journal without writing, because opening it for writing may destroy its log. Raises
-    the errors found; WrongVersion if this program cannot use the journal's version.
+    the error that it finds, or WrongVersion if this program cannot use the journal's version.
     """
     mark = file.mark
     if path.is_file() and _make_path_beside(path, "-journal").exists():
@@ -148,8 +151,9 @@ def _check_journal(path: Path, file: HighWaterFile, *, is_unchanged: bool) -> No
 
 
 def _roll_back_creation(path: Path) -> None:
-    """Undo the unfinished creation of a journal, if power failed before it had a write-ahead log. A
-    read-only connection may not roll back (https://sqlite.org/lockingv3.html#hot_journals).
+    """Undo the unfinished creation of a journal, if power failed before the journal had a
+    write-ahead log. This needs a writable connection, because a read-only connection may not roll
+    back (https://sqlite.org/lockingv3.html#hot_journals).
     """
     with closing(sqlite3.connect(path)) as maker:
         maker.execute("SELECT 1 FROM sqlite_schema").fetchall()
@@ -169,8 +173,8 @@ def _has_content(log: Path) -> bool:
 
 
 def _raise_numbers(path: Path, connection: sqlite3.Connection, mark: HighWater) -> None:
-    """Continue an intact journal whose numbers are lower than those in the file beside it: an older
-    copy was restored, or the log is lost. Use higher numbers than those already used, and another
+    """Continue an intact journal whose numbers are lower than those in the file beside it, because
+    an older copy was restored or the log was lost. Use numbers above those already used, and a new
     journal number, so that peers send the missing items again.
     """
     known = high_water.read_highest_numbers(connection)
@@ -210,8 +214,8 @@ def _check_rows(connection: sqlite3.Connection) -> None:
 
 
 def _replace_damaged_journal(path: Path, mark: HighWater, reason: str) -> None:
-    """Replace the damaged journal at `path` by an intact one with all content that can be saved.
-    Raises sqlite3.Error, OSError.
+    """Replace the damaged journal at `path` by an intact one that contains everything that can be
+    saved. Raises sqlite3.Error, OSError.
     """
     # Import this module only now, so that an agent with an intact journal saves the memory.
     from fieldagent.agent.journal.repair import write_repaired_journal

@@ -1,4 +1,4 @@
-"""Packages in the journal, from acceptance to their end on every channel."""
+"""Packages in the journal, from their acceptance to their end on every channel."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from fieldagent.package.reading import read_package
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
 ONLY_PEER = 0
-"""Number for the receiver on a channel that has only one peer."""
+"""Number of the receiver on a channel that has only one peer."""
 
 _COLUMNS = (
     "sequence, id, body, digest, idempotency_key, accepted, expires, dated, crc, status, ended,"
@@ -50,8 +50,9 @@ _SELECT_BY_STATUSES = (
     "SELECT statuses, json_group_array(sequence) FROM (SELECT sequence, json_group_array(status)"
     f" AS statuses FROM leg WHERE sequence IN {_LISTED_SQL} GROUP BY sequence) GROUP BY statuses"
 )
-"""SQL that groups Packages by the combination of their channel states. So one query is enough for
-thousands of Packages that end at one moment."""
+"""SQL query that groups Packages by the combination of their channel states. With it, one query is
+enough for thousands of Packages that end at the same time.
+"""
 
 
 def _read_accepted(row: Sequence[Any]) -> StoredPackage:
@@ -74,7 +75,7 @@ def _read_accepted(row: Sequence[Any]) -> StoredPackage:
 
 
 def read_kept_package(journal: Journal, sequence: int) -> StoredPackage | None:
-    """Return a Package; None if it is no longer kept. Raises DamagedPackage."""
+    """Return the Package `sequence`, or None if it is no longer kept. Raises DamagedPackage."""
     rows = journal.read(f"SELECT {_COLUMNS} {_PACKAGES} WHERE sequence = ?", sequence)
     return _read_accepted(rows[0]) if rows else None
 
@@ -82,8 +83,8 @@ def read_kept_package(journal: Journal, sequence: int) -> StoredPackage | None:
 def read_packages(
     journal: Journal, sequences: Sequence[int]
 ) -> dict[int, StoredPackage | PackageFacts]:
-    """Return each Package or, if it is damaged, the known facts about it, because a list without
-    the damaged Package would hide a loss.
+    """Return the Packages by sequence. For a damaged Package, return the known facts about it,
+    because a list without the Package would hide the loss.
     """
     rows = journal.read(
         f"SELECT {_COLUMNS} {_PACKAGES} WHERE sequence IN {_LISTED_SQL}", json.dumps(sequences)
@@ -113,13 +114,13 @@ def _read_known(rows: Sequence[Sequence[Any]]) -> PackageFacts | None:
 
 
 def find_by_sequence(journal: Journal, sequence: int) -> PackageFacts | None:
-    """Return the Package with that sequence; None if it is unknown or deleted."""
+    """Return the facts about the Package `sequence`, or None if it is unknown or deleted."""
     return _read_known(journal.read(f"{_SELECT_FACTS} WHERE sequence = ?", sequence))
 
 
 def read_to_send(journal: Journal, channel: Channel, sequence: int) -> tuple[StoredPackage, int]:
-    """Return a waiting Package, and its number of attempts on this channel since a part of the
-    Package last left. Raises DamagedPackage.
+    """Return a waiting Package, and its number of attempts on `channel` since a part of the Package
+    last left. Raises DamagedPackage.
     """
     ((tries, *row),) = journal.read(
         "SELECT (SELECT tries FROM leg WHERE leg.sequence = package.sequence AND channel = ?),"
@@ -131,8 +132,8 @@ def read_to_send(journal: Journal, channel: Channel, sequence: int) -> tuple[Sto
 
 
 def find_by_id(journal: Journal, id_: int) -> PackageFacts | None:
-    """Return the newest Package with that id. There may be several, because a caller may reuse an
-    id once its Package has ended.
+    """Return the newest Package with the id `id_`. There may be several, because a caller may use
+    an id again after its Package has ended.
     """
     return _read_known(
         journal.read(f"{_SELECT_FACTS} WHERE id = ? ORDER BY sequence DESC LIMIT 1", id_)
@@ -140,12 +141,14 @@ def find_by_id(journal: Journal, id_: int) -> PackageFacts | None:
 
 
 def find_by_idempotency_key(journal: Journal, key: str) -> PackageFacts | None:
-    """Return the Package that was accepted under this key; None if there is none."""
+    """Return the Package that was accepted with the Idempotency-Key `key`, or None if there is
+    none.
+    """
     return _read_known(journal.read(f"{_SELECT_FACTS} WHERE idempotency_key = ?", key))
 
 
 def compute_next_id(journal: Journal) -> int:
-    """Return the first id above all used ids; high ids chosen by callers do not count."""
+    """Return the first id above all used ids. High ids that callers have chosen are ignored."""
     ((kept, forgotten),) = journal.read(
         "SELECT (SELECT coalesce(max(id), 0) FROM package WHERE id < ?),"
         " (SELECT coalesce(max(id), 0) FROM forgotten)",
@@ -161,13 +164,15 @@ def read_journal_number(journal: Journal) -> int:
 
 
 def compute_next_sequence(journal: Journal) -> int:
-    """Return the sequence of the next Package; no sequence is used twice."""
+    """Return the sequence of the next Package. No sequence is ever used twice."""
     ((last,),) = journal.read("SELECT max(seq) FROM sqlite_sequence WHERE name = 'package'")
     return int(last or 0) + 1
 
 
 def read_deliveries(journal: Journal, sequence: int) -> dict[Channel, ChannelDelivery]:
-    """Return the state of a Package on each of its channels; empty if the Package is unknown."""
+    """Return the state of a Package on each of its channels, or an empty dict if the Package is
+    unknown.
+    """
     rows = journal.read(
         "SELECT channel, status, reason, begins FROM leg WHERE sequence = ? ORDER BY channel",
         sequence,
@@ -176,8 +181,8 @@ def read_deliveries(journal: Journal, sequence: int) -> dict[Channel, ChannelDel
 
 
 def read_end(journal: Journal, sequence: int, channel: Channel) -> float:
-    """Return the elapsed time when a Package ended on a channel. The Package must have ended on
-    this channel.
+    """Return the elapsed time when a Package ended on a channel. The Package must have ended on the
+    channel.
     """
     sql = "SELECT ended FROM leg WHERE sequence = ? AND channel = ?"
     return float(journal.read(sql, sequence, channel)[0][0])
@@ -186,8 +191,8 @@ def read_end(journal: Journal, sequence: int, channel: Channel) -> float:
 def read_deliveries_of(
     journal: Journal, sequences: Sequence[int]
 ) -> dict[int, dict[Channel, ChannelDelivery]]:
-    """Return the states of these Packages on their channels, in one query. Each Package has an
-    entry, which may be empty.
+    """Return the states of several Packages on their channels, in one query. The result has an
+    entry for each Package; the entry may be empty.
     """
     by_number: dict[int, dict[Channel, ChannelDelivery]] = {sequence: {} for sequence in sequences}
     for sequence, channel, *columns in journal.read(
@@ -212,8 +217,8 @@ def list_receipts(journal: Journal, sequence: int) -> list[StorageReceipt]:
 
 
 def list_receipts_of(journal: Journal, sequences: Sequence[int]) -> dict[int, list[StorageReceipt]]:
-    """Return the receipts of each of these Packages, oldest first, in one query. Each Package has
-    an entry, which may be empty.
+    """Return the receipts of several Packages, oldest first, in one query. The result has an entry
+    for each Package; the entry may be empty.
     """
     by_number: dict[int, list[StorageReceipt]] = {sequence: [] for sequence in sequences}
     for sequence, by, at, *who in journal.read(
@@ -232,7 +237,7 @@ def note_receipt(
     db: sqlite3.Connection, sequence: int, station: int, at: float, *, is_proved: bool = True
 ) -> bool:
     """Store a receipt for a Package, and return True if the receipt is new. A receipt for a Package
-    that is no longer kept is not stored. `is_proved` means that the receipt is authenticated.
+    that is no longer kept is not stored. `is_proved` is True if the receipt is authenticated.
     """
     cursor = db.execute(
         "INSERT INTO receipt (sequence, by, at, proved) SELECT sequence, ?, ?, ? FROM package"
@@ -246,8 +251,8 @@ def note_receipt(
 def note_stage(
     db: sqlite3.Connection, sequence: int, station: int, stage: Stage, text: str, at: float
 ) -> bool:
-    """Store a stage of a Package that is beyond the disk of the receiver's kit. Return True if the
-    stage is new.
+    """Store a stage that a Package has reached after the disk of the receiver's kit. Return True if
+    the stage is new.
     """
     cursor = db.execute(
         "INSERT OR IGNORE INTO reached (sequence, by, rung, text, at)"
@@ -266,8 +271,8 @@ class ReachedStage(NamedTuple):
 
 
 def list_reached(journal: Journal, sequences: Sequence[int]) -> dict[int, list[ReachedStage]]:
-    """Return the stages of each Package that are beyond the disk of a receiver's kit, oldest first.
-    A stage that was reported by radio and by the hub is listed once.
+    """Return the stages that each Package has reached after the disk of a receiver's kit, oldest
+    first. A stage that was reported by radio and by the hub is listed once.
     """
     by_number: dict[int, list[ReachedStage]] = {sequence: [] for sequence in sequences}
     for sequence, by, stage, text, at, *who in journal.read(
@@ -298,9 +303,9 @@ _PLACES = "SELECT -priority, sequence FROM leg WHERE status IS NULL"
 def list_next_waiting(
     journal: Journal, start_place: Place, last_sequence: int, limit: int
 ) -> tuple[list[int], Place | None]:
-    """Return the next Packages that wait on any channel with a sequence of at most `last_sequence`:
-    the most urgent first, then the oldest. Also return the place of the last one, or None at the
-    end.
+    """Return the next Packages that wait on any channel and have a sequence of at most
+    `last_sequence`. The most urgent come first, then the oldest. Also return the place from which
+    the next call continues, or None if there are no more Packages.
     """
     # Use two queries along the index: SQLite does not use the index to compare a pair that contains
     # an expression.
@@ -323,17 +328,18 @@ class NewPackage(NamedTuple):
     """A Package to be stored. Times are elapsed time."""
 
     body: str
-    """Text of the Package from `make_canonical`."""
+    """Canonical text of the Package (`make_canonical`)."""
     digest: bytes
     accepted: float
     expires: float | None
     dated_at: float
-    """Date of the item, in Unix time."""
+    """Unix time of the item's date."""
     deliveries: Mapping[Channel, ChannelDelivery]
     priority: int
     id: int | None = None
-    """The caller's id. None for a neighbour's Package, which gets a negative id, because callers
-    seldom use negative ids."""
+    """The caller's id. None for a neighbour's Package: it gets a negative id, because callers
+    seldom use negative ids.
+    """
     idempotency_key: str | None = None
     undated: bool = False
     status: Status | None = None
@@ -343,7 +349,7 @@ class NewPackage(NamedTuple):
     unauthenticated_handle: str = ""
     """Handheld of an unauthenticated owner that raised this SOS; empty for other Packages."""
     calls_off: int | None = None
-    """This kit's incident that the Package ends."""
+    """This kit's incident that the Package cancels. None if it cancels none."""
     check_in: CheckIn | None = None
 
 
@@ -410,9 +416,9 @@ def _compute_next_sequence(db: sqlite3.Connection) -> int:
 
 def end(endings: Iterable[EndedDelivery], now: float) -> Operation[None]:
     """Return the operation that records the ends of channel deliveries, and the Package's own
-    status if these ends decide it. A neighbour's item that was damaged may then be relayed again.
+    status if it is now final. A neighbour's item that was damaged may then be relayed again.
 
-    A channel delivery ends once; a Package's final status never changes.
+    A channel delivery ends only once, and a Package's final status never changes.
     """
     alike: dict[tuple[Channel, ChannelDelivery], list[int]] = {}
     for each in endings:
@@ -463,8 +469,8 @@ def store_with_ends(
 def record_try(
     channel: Channel, sequences: Iterable[int], *, ends_intent: bool = True
 ) -> Operation[None]:
-    """Return the operation that counts an attempt that did not leave and, with `ends_intent`,
-    deletes the channel's intent.
+    """Return the operation that counts an attempt that did not leave. If `ends_intent`, the
+    operation also deletes the channel's intent.
     """
     rows = [(sequence, channel) for sequence in sequences]
 
@@ -479,9 +485,9 @@ def record_try(
 def record_sent(
     channel: Channel, segments: Iterable[Segment], *, is_shared: bool = False
 ) -> Operation[None]:
-    """Return the operation that records a transmission that left: the fragments that the only peer
-    now has, and the end of the intent. On a channel that `is_shared` no fragment is recorded,
-    because each station reports its fragments itself.
+    """Return the operation that records a transmission that left: it deletes the intent, and stores
+    the fragments that the only peer now has. If the channel `is_shared`, no fragments are stored,
+    because each station reports its own fragments.
     """
     parts = [segment for segment in segments if segment.count > 1]
     fragments = [(p.sequence, channel, ONLY_PEER, p.count, p.position) for p in parts]
@@ -515,8 +521,8 @@ def read_held_fragments(
 
 
 def is_held_whole(journal: Journal, channel: Channel, sequence: int) -> bool:
-    """Return True if one receiver has every fragment; it is not enough if several receivers
-    together have all fragments.
+    """Return True if at least one receiver has every fragment. It is not enough that several
+    receivers together have all fragments.
     """
     rows = journal.read(
         "SELECT 1 FROM fragment_held WHERE sequence = ? AND channel = ?"
@@ -554,14 +560,18 @@ def note_held(
 def enter_relayed(
     db: sqlite3.Connection, sequence: int, origin: int, origin_sequence: int, items_back: int
 ) -> None:
-    """Mark the Package as a neighbour's, with the number that the neighbour gave it."""
+    """Mark the Package as a neighbour's item. `origin_sequence` is the number that the neighbour
+    gave it.
+    """
     db.execute(
         "INSERT INTO carried VALUES (?, ?, ?, ?)", (sequence, origin, origin_sequence, items_back)
     )
 
 
 def has_carried(db: sqlite3.Connection, origin: int, incident: int) -> bool:
-    """Return True if this kit has relayed an item of that station's incident to the hub."""
+    """Return True if this kit has relayed an item of the incident `incident` of the station
+    `origin` to the hub.
+    """
     rows = db.execute(
         "SELECT 1 FROM carried WHERE origin = ? AND origin_sequence - back = ? LIMIT 1",
         (origin, incident),
@@ -570,7 +580,7 @@ def has_carried(db: sqlite3.Connection, origin: int, incident: int) -> bool:
 
 
 def is_accepted_since(db: sqlite3.Connection, digest: bytes, *, start_time: float) -> bool:
-    """Return True if a Package with that digest was accepted since that elapsed time."""
+    """Return True if a Package with `digest` was accepted after `start_time` (elapsed time)."""
     rows = db.execute(
         "SELECT 1 FROM package WHERE digest = ? AND accepted > ? LIMIT 1", (digest, start_time)
     )
@@ -580,8 +590,8 @@ def is_accepted_since(db: sqlite3.Connection, digest: bytes, *, start_time: floa
 def send_again(
     channel: Channel, sequence: int, positions: Collection[int] | None
 ) -> Operation[None]:
-    """Return the operation that marks fragments of a Package as not arrived, because a receiver is
-    missing them. If the positions are None, the operation marks all fragments.
+    """Return the operation that marks the fragments at `positions` as not arrived, because a
+    receiver is missing them. If `positions` is None, all fragments of the Package are marked.
     """
 
     def store(db: sqlite3.Connection) -> None:
@@ -603,7 +613,7 @@ def send_again(
 
 def record_intent(channel: Channel, intent: Intent, segments: Iterable[Segment]) -> Operation[None]:
     """Return the operation that stores a transmission and its content before it begins. The intent
-    replaces an earlier intent of that channel.
+    replaces an earlier intent of `channel`.
     """
     t = intent.transmission
     listed = json.dumps([[p.sequence, p.position, p.count] for p in segments])
@@ -618,8 +628,8 @@ def record_intent(channel: Channel, intent: Intent, segments: Iterable[Segment])
 
 
 def read_intent(journal: Journal, channel: Channel) -> tuple[Intent, list[Segment]] | None:
-    """Return the transmission that was begun and not settled on a channel, with its content; None
-    if there is none. Its number is 0 until the outbox assigns a new one.
+    """Return the transmission that was begun on `channel` and not settled, and its segments. Return
+    None if there is none. Its number is 0 until the outbox assigns a new one.
     """
     rows = journal.read(
         "SELECT body, urgent, tries, pieces, modem, momsn FROM intent WHERE channel = ?", channel
@@ -635,9 +645,9 @@ def read_intent(journal: Journal, channel: Channel) -> tuple[Intent, list[Segmen
 
 
 def forget(*, end_time: float, keep_count: int) -> Operation[int]:
-    """Delete some Packages that have ended on every channel, if they ended before `end_time` or are
-    not among the last `keep_count`. The result is the number of deleted Packages; call the
-    operation again until the result is 0.
+    """Return the operation that deletes some Packages that have ended on every channel, if they
+    ended before `end_time` or are not among the last `keep_count`. Its result is the number of
+    deleted Packages. Run the operation again until the result is 0.
     """
 
     def store(db: sqlite3.Connection) -> int:
@@ -652,7 +662,7 @@ def forget(*, end_time: float, keep_count: int) -> Operation[int]:
         done += " package.sequence AND leg.status IS NULL) AND sequence NOT IN"
         done += " (SELECT sequence FROM incident_item JOIN incident ON incident.number ="
         done += " incident_item.incident WHERE incident.ended IS NULL)"
-        # The query follows the index of ended Packages, oldest first.
+        # The query uses the index of ended Packages, which has the oldest first.
         last = (
             f"SELECT ended, sequence FROM package WHERE {done} ORDER BY ended DESC, sequence DESC"
         )

@@ -16,7 +16,7 @@ from fieldagent.package.tracks import PlacedPoint
 
 OWN_IDENTITY = Identity("", "this kit", "Device")
 SEARCHED_ROWS_MAX = 20_000
-"""Maximum number of Packages and of payloads that a search reads, from the newest back."""
+"""Maximum number of Packages, and of payloads, that a search reads, beginning with the newest."""
 _SELECT_OWN = (
     "SELECT sequence, body, accepted FROM package WHERE sequence > (SELECT max(sequence) FROM"
     " package) - {looked_at} AND sequence NOT IN (SELECT sequence FROM carried)"
@@ -30,8 +30,8 @@ _SELECT_OTHERS = (
 
 
 async def list_newest(journal: Journal, limit: int) -> tuple[list[PlacedPoint], list[PlacedPoint]]:
-    """Return our own places and the places of others, each list newest first and with at most
-    `limit` places. A row that cannot be read is logged and left out.
+    """Return two lists: our own places and the places of others. Each list begins with the newest
+    place, and has at most `limit` places. A row that cannot be read is logged and left out.
     """
     own = await journal.read_aside(_SELECT_OWN.format(limit=limit, looked_at=SEARCHED_ROWS_MAX))
     others = await journal.read_aside(
@@ -41,8 +41,8 @@ async def list_newest(journal: Journal, limit: int) -> tuple[list[PlacedPoint], 
 
 
 def find_last_own(journal: Journal) -> Location | None:
-    """Return the last position that this kit posted, with the time of the position; None if there
-    is none.
+    """Return the last position that this kit posted, including its time, or None if there is
+    none.
     """
     sql = _SELECT_OWN.format(limit=SEARCHED_ROWS_MAX, looked_at=SEARCHED_ROWS_MAX)
     for each in _list_own(journal, journal.read(sql)):

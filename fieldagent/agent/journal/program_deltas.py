@@ -1,4 +1,4 @@
-"""Program deltas that the hub has sent, kept until a command uses one."""
+"""Stores the program deltas that the hub has sent, until a command uses them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from fieldagent.agent.journal.journal import Journal
 from fieldagent.wire.signed_delta import compute_payload_digest
 
 DELTAS_MAX = 2
-"""Number of deltas that are kept. Usually a command uses the newest."""
+"""Number of deltas that are kept. Usually a command uses the newest one."""
 
 
 def note(db: sqlite3.Connection, payload: bytes) -> None:
@@ -25,11 +25,11 @@ def note(db: sqlite3.Connection, payload: bytes) -> None:
 
 
 def find_payload(journal: Journal, digest: bytes) -> bytes | None:
-    """Return the delta's payload; None if it is not stored."""
+    """Return the delta's payload, or None if it is not stored."""
     rows = journal.read("SELECT payload FROM program_delta WHERE digest = ?", digest)
     return bytes(rows[0][0]) if rows else None
 
 
 def is_stored(journal: Journal, digest: bytes) -> bool:
-    """Return True if the delta with that digest is stored."""
+    """Return True if the delta with `digest` is stored."""
     return bool(journal.read("SELECT 1 FROM program_delta WHERE digest = ?", digest))

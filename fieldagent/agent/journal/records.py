@@ -1,4 +1,4 @@
-"""Rows of the journal as other modules see them."""
+"""Types in which other modules get the rows of the journal."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Segment:
 
 
 class DamagedPackage(Exception):
-    """The stored Package differs from the accepted one: it must not be transmitted."""
+    """The stored Package differs from the accepted one, so it must not be transmitted."""
 
     def __init__(self, sequence: int) -> None:
         super().__init__(f"Package number {sequence} is damaged on the disk")
@@ -37,8 +37,9 @@ DAMAGED_DELIVERY = ChannelDelivery(Status.ERROR, "damaged")
 
 
 def ask_anew(db: sqlite3.Connection, sequence: int) -> None:
-    """Let a neighbour's item be relayed again when its kit repeats the request: this kit's copy is
-    damaged, and was not delivered.
+    """Delete the record that a neighbour's item was relayed, so that it is relayed again when the
+    neighbour repeats its request. Call this function if this kit's copy is damaged. If the copy was
+    already delivered, do nothing.
     """
     rows = db.execute(
         "SELECT digest FROM package WHERE sequence = ? AND id = -sequence AND NOT EXISTS"
@@ -65,7 +66,7 @@ def compute_crc(
     expires: float | None,
     dated_at: float | None = None,
 ) -> int:
-    """Return the CRC of the accepted content, which never changes."""
+    """Return the CRC of a Package's accepted content, which never changes."""
     life = None if expires is None else float(expires)
     whole: tuple[object, ...] = (
         sequence,
@@ -76,13 +77,13 @@ def compute_crc(
         float(accepted_at),
         life,
     )
-    # The checksum of a row from a version without dates does not cover the date.
+    # A row from a version without dates has a checksum that does not include the date.
     whole += () if dated_at is None else (float(dated_at),)
     return crc32(repr(whole).encode())
 
 
 class PackageFacts(NamedTuple):
-    """Facts about a Package that are known without parsing its content."""
+    """Facts about a Package that the journal knows without parsing its content."""
 
     sequence: int
     id: int
@@ -93,7 +94,7 @@ class PackageFacts(NamedTuple):
 
 
 class StoredPackage(NamedTuple):
-    """A Package in the journal; `accepted`, `expires` and `ended` are elapsed time."""
+    """A Package in the journal. `accepted`, `expires` and `ended` are in elapsed time."""
 
     sequence: int
     id: int
@@ -107,15 +108,15 @@ class StoredPackage(NamedTuple):
     origin: int = 0
     """Station of the neighbour that sent the item; 0 for this kit."""
     origin_sequence: int = 0
-    """Number that the neighbour gave the item."""
+    """Number that the neighbour gave the item; 0 for an item of this kit."""
     dated: float | None = None
-    """Unix time in the transmitted item; None means the time of `accepted`, for rows from before
-    elapsed time existed."""
+    """Unix time in the transmitted item. None means the time of `accepted`: such rows are older
+    than elapsed time.
+    """
     undated: bool = False
-    """True if that date is from an untrusted clock and may still be corrected
-    (`journal.dating`)."""
+    """True if the date is from an untrusted clock and may still be corrected (`journal.dating`)."""
     back: int = 0
-    """Distance to the first item of the incident; see `envelope.Entry.items_back`."""
+    """Number of items back to the first item of the incident (see `envelope.Entry.items_back`)."""
     is_unproved: bool = False
     """True if the Package belongs to an SOS that an unauthenticated handheld has raised for
     itself."""
@@ -128,7 +129,7 @@ class StoredPackage(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class EndedDelivery:
-    """End of a channel delivery, to be recorded."""
+    """End of a channel delivery that must be recorded."""
 
     sequence: int
     channel: Channel
@@ -140,12 +141,14 @@ class Spent:
     bytes: int = 0
     credits: int = 0
     doubtful: int = 0
-    """Other credits that may have been spent, for messages that may have left."""
+    """Additional credits that may have been spent, for messages that may have left."""
 
 
 @dataclass(frozen=True, slots=True)
 class StorageReceipt:
-    """Receipt that an addressee's agent stored the Package at Unix time `at`."""
+    """Receipt which shows that the hub or an addressee's agent stored the Package at Unix time
+    `at`.
+    """
 
     by: Identity
     at: float
@@ -168,6 +171,7 @@ _SOS = f"instr(body, '{SOS_MARK}') > 0"
 LANE_SQL = (
     f"CASE WHEN {_SOS} THEN request_id ELSE sender END, CASE WHEN {_SOS} THEN -1.0 ELSE ? END"
 )
-"""SQL for two values of a row of `inbound`: its lane, and the time from which it is due. The lane
-is the sender, and the time is the parameter. An SOS has a lane of its own and is due before all
-other payloads, so that a postponed payload of the same sender does not delay the SOS."""
+"""SQL for two values of a row in `inbound`: its lane, and the time from which it is due. The lane
+is the sender, and the time is a parameter of the query. An SOS has its own lane and is due before
+all other payloads, so that a postponed payload of the same sender does not delay it.
+"""

@@ -1,4 +1,4 @@
-"""Writes an intact journal beside a damaged one. An extension fills it with the content that can be
+"""Writes a new, intact journal beside a damaged one. An extension copies the content that can be
 saved.
 
 The damaged journal is only read. `opening` renames the new journal once it is complete. If power
@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 
 class RepairResult(NamedTuple):
-    """The result of a repair."""
+    """Result of a repair, as a text for people."""
 
     text: str
     """A sentence about the saved and the lost content, with the Packages that must be posted
@@ -36,15 +36,17 @@ class RepairResult(NamedTuple):
 
 
 Salvage = Callable[[Path, sqlite3.Connection, HighWater, float], RepairResult]
-"""Copies content of the damaged journal at a path into an empty journal, which is in a transaction
-and does not check foreign keys. The other arguments are the highest numbers of the damaged journal,
-which must not be used again, and the elapsed time. Raises sqlite3.Error, OSError."""
+"""Function that copies content of the damaged journal (first argument) into an empty journal
+(second argument), which is in a transaction and does not check foreign keys. The other arguments
+are the highest numbers of the damaged journal, which must not be used again, and the elapsed time.
+Raises sqlite3.Error, OSError.
+"""
 
 
 def write_repaired_journal(
     path: Path, new_path: Path, mark: HighWater, reason: str, old_name: str
 ) -> str:
-    """Write the journal `new_path`, which must not exist yet, and return a sentence about the saved
+    """Write the journal `new_path`, which must not exist yet, and return a text about the saved
     content.
 
     `mark` contains the highest numbers of the damaged journal at `path`, `reason` the damage, and
@@ -76,8 +78,8 @@ def _save_nothing(
         # Continue after the highest number, instead of with the new journal's own random number.
         connection.execute("DELETE FROM sqlite_sequence")
     raise_numbers(connection, mark)
-    # Estimate the count: the first number is random but the first id is 1. The ids exceed the
-    # numbers only if callers chose them.
+    # Estimate the count from the ids: the first number is random, but the first id is 1. Higher ids
+    # than that exist only if callers chose them.
     packages = min(mark.package, mark.id or mark.package)
     text = (
         f"nothing could be saved; unknown: the last {packages} accepted; received payloads"
@@ -87,8 +89,8 @@ def _save_nothing(
 
 
 def _compute_clock_lead(path: Path) -> float:
-    """Return the seconds by which the wall clock is ahead of the time in the damaged journal; 0 if
-    that time cannot be read.
+    """Return the seconds by which the wall clock is ahead of the time in the damaged journal, or 0
+    if that time cannot be read.
     """
     with suppress(sqlite3.Error, UnicodeDecodeError), closing(open_reader(path)) as damaged:
         base = elapsed_base.read_known(damaged)

@@ -1,10 +1,10 @@
-"""Tables of the journal. Times are elapsed time in seconds (`system.elapsed_time`) unless stated
-otherwise; places in an order are row numbers.
+"""Tables of the journal. Times are seconds of elapsed time (`system.elapsed_time`) unless stated
+otherwise. Places in an order are row numbers.
 
 A later version keeps the tables and columns of earlier versions, with the same meaning, so that the
-earlier program can take over a trial's content (`carry_over`). So a step may add a table, an index,
-a trigger, or a column that is NULL or has a default. A step must not remove or rename anything,
-unless it leaves a view with the old name.
+earlier program can take over a trial's content (`carry_over`). So a step to a new version may add a
+table, an index, a trigger, or a column that is NULL or has a default. It must not remove or rename
+anything, unless it leaves a view with the old name.
 """
 
 from __future__ import annotations
@@ -456,7 +456,7 @@ CREATE TABLE reserve ( -- takes pages and gives them back, which the file keeps
 """Facts about the journal itself and its clock."""
 
 EVENTS_KEPT = 10_000
-"""Number of changes that are kept for programs that read them late; 300 kB on disk."""
+"""Number of changes that are kept for programs that read them late. They take 300 kB on disk."""
 EVENTS = f"""
 CREATE TABLE event ( -- what changed, for those who watch
     number INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -510,12 +510,14 @@ CREATE TRIGGER incident_of_other AFTER UPDATE OF state ON heard_incident
 END;
 INSERT INTO event SELECT abs(random() % 1000000000000), 'begun', 0;
 """
-"""Changes, for programs that follow them. The first change has a random number, so that changes of
-another journal are not taken for changes of this one."""
+"""Changes, for programs that follow them. The first change has a random number, so that a program
+does not mistake changes of another journal for changes of this one.
+"""
 
 LATENCY_BOUNDS = (1, 5, 15, 60, 300, 900, 3_600, 21_600, 86_400)
-"""Bounds in seconds from acceptance to delivery: a session takes half a minute, but a night without
-a view of the sky takes hours."""
+"""Upper bounds of the delivery times, in seconds from acceptance to delivery. A session takes half
+a minute, but a night without a view of the sky takes hours.
+"""
 _BOUND_SQL = " ".join(f"WHEN seconds <= {bound} THEN '{bound}'" for bound in LATENCY_BOUNDS)
 TALLY_SQL = f"""
 CREATE TABLE tally ( -- counted for ever, also of what is forgotten
@@ -559,7 +561,9 @@ END;
 kit last sent something to the hub."""
 
 RANDOM_NUMBER_SQL = f"{2**24} + abs(random() % 1879048192)"
-"""Random number below 2^31. A previous journal that was lost has probably not used this number."""
+"""SQL for a random number below 2^31. A previous journal that was lost has probably not used this
+number.
+"""
 FIRST_NUMBERS = f"""
 INSERT INTO beginning VALUES (1, {RANDOM_NUMBER_SQL});
 INSERT INTO sqlite_sequence SELECT 'package', number FROM beginning;
@@ -570,8 +574,9 @@ TABLES = "".join((
     *(EVENTS, TALLY_SQL, CHECK_IN, FIRST_NUMBERS),
 ))  # fmt: skip
 STEPS: Mapping[int, str] = {23: BOOKING}
-"""SQL from each version to the next. A test needs the step from 23. The tables above already
-contain the result of each step."""
+"""SQL that changes each version of the tables to the next. The tables above already contain the
+result of each step. A test needs the step from version 23.
+"""
 JOURNAL = Schema(24, TABLES, STEPS)
 
 
@@ -601,5 +606,6 @@ UNSOUND_ROWS_SQL = {
     "budget_day": "date(day) IS NULL",
     "tally": f"what = 'latency' AND {_make_none_of('result', map(str, (0, *LATENCY_BOUNDS)))}",
 }
-"""SQL conditions by table that find rows which no program has written. SQLite does not detect a
-flipped bit in a text, but a reader would fail on such a row at every start."""
+"""For each table, an SQL condition that finds rows which no program has written. SQLite does not
+detect a flipped bit in a text, but a reader would fail on such a row at every start.
+"""

@@ -1,4 +1,6 @@
-"""Credits and bytes spent by channel and day, and the current day of the budget."""
+"""Stores the credits and bytes that were spent on each channel and day, and the current day of the
+budget.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ class BudgetDay(NamedTuple):
     trusted: bool
     """True if the date comes from a trusted clock."""
     carried: str = ""
-    """Date of an untrusted clock whose costs also count for this day; empty if there is none."""
+    """Date from an untrusted clock whose costs also count for this day. Empty if there is none."""
 
 
 class Booking(NamedTuple):
@@ -43,7 +45,7 @@ _SELECT_SPENT = (
 
 
 def read_known_day(journal: Journal) -> BudgetDay | None:
-    """Return the day of the last booking; None if there was none."""
+    """Return the day of the last booking, or None if there was none."""
     return _read_day(journal.read(_SELECT_DAY_SQL))
 
 
@@ -59,8 +61,8 @@ def _read_day(rows: list[tuple[str, float, int, str]]) -> BudgetDay | None:
 
 
 def spend(channel: str, day: BudgetDay, cost: Spent) -> Operation[None]:
-    """Return the operation that adds a cost to a channel or another budget on a day, and stores the
-    day as the current one.
+    """Return the operation that adds `cost` to the costs of a channel, or of another budget, on
+    `day`. It also stores the day as the current one.
     """
 
     def store(db: sqlite3.Connection) -> None:
@@ -76,7 +78,7 @@ def spend(channel: str, day: BudgetDay, cost: Spent) -> Operation[None]:
 
 
 def read_spent(journal: Journal, channel: str, day: BudgetDay) -> Spent:
-    """Return the costs of a channel on that day of the budget."""
+    """Return the costs of a channel, or of another budget, on `day`."""
     (row,) = journal.read(_SELECT_SPENT, channel, day.day, day.carried)
     return Spent(*row)
 
@@ -89,7 +91,9 @@ def read_spent_in(db: sqlite3.Connection, channel: str, day: BudgetDay) -> Spent
 def note_bookings(
     budget: str, sequence: int, credits_by_channel: Mapping[Channel, int], day: BudgetDay
 ) -> Operation[None]:
-    """Return the operation that stores what a budget has booked for a Package, by channel."""
+    """Return the operation that stores the credits that a budget has booked for a Package on each
+    channel.
+    """
 
     def store(db: sqlite3.Connection) -> None:
         db.executemany(
@@ -106,8 +110,8 @@ def note_bookings(
 
 
 def ended_bookings(journal: Journal, budget: str) -> list[Booking]:
-    """Return the bookings of a budget whose Package has ended on the booked channel, or does not
-    use that channel.
+    """Return the bookings of a budget whose Packages have ended on the booked channel or do not use
+    it.
     """
     rows = journal.read(
         "SELECT sequence, channel, credits, day, since, trusted, carried FROM booking"

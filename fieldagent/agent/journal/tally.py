@@ -14,20 +14,22 @@ __all__ = ["BOUNDS", "Latency", "count_ended", "count_hook_results", "read_laten
 
 @dataclass(slots=True)
 class Latency:
-    """Delivery times of Packages; times above the last bound are counted under the key 0."""
+    """Delivery times of Packages."""
 
     counts: dict[int, int] = field(default_factory=dict)
-    """Number of Packages by the lowest bound that their time does not exceed."""
+    """Number of Packages for each bound of LATENCY_BOUNDS. A Package is counted at the lowest bound
+    that its delivery time does not exceed, or at 0 if its time is above all bounds.
+    """
     seconds: float = 0.0
 
 
 def count_ended(journal: Journal) -> list[tuple[str, str, int]]:
-    """Return channel, status and count of ended channel deliveries."""
+    """Return the number of ended channel deliveries for each channel and status."""
     return _read_counts(journal, "ended")
 
 
 def count_hook_results(journal: Journal) -> list[tuple[str, str, int]]:
-    """Return hook, result and count of calls."""
+    """Return the number of calls for each hook and result."""
     return _read_counts(journal, "hook")
 
 
@@ -51,7 +53,7 @@ def read_latencies(journal: Journal) -> dict[str, Latency]:
 
 
 def sum_spent(journal: Journal) -> dict[str, Spent]:
-    """Return the costs by channel, for all days together."""
+    """Return the total costs of each channel, over all days."""
     rows = journal.read(
         "SELECT channel, sum(bytes), sum(credits), sum(doubtful) FROM spent GROUP BY channel"
     )

@@ -1,9 +1,9 @@
 """Detects that a journal is unchanged since it was closed properly. Such a journal was intact when
-it was closed, so its integrity check can wait until the agent has started. For a long journal the
-check takes half a second, and much longer on a small gateway.
+it was closed, so its integrity check can wait until the agent has started. For a long journal, the
+check takes half a second on a PC, and much longer on a small gateway.
 
-A small file beside the journal describes its state at closing. The file is deleted when it is read,
-so that it never describes a later state.
+A small file beside the journal describes the journal's state when it was closed. The file is
+deleted when it is read, so that it never describes a later state.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from fieldagent.system.private import make_private_file
 
 
 def note(path: Path) -> None:
-    """Store the state of a journal that has just been closed. Without this file the journal is
-    checked at the next start.
+    """Store the state of a journal that has just been closed. If this file is missing, the journal
+    is checked at the next start.
     """
     with suppress(OSError):
         make_private_file(_find_place(path))

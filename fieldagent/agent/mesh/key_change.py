@@ -57,7 +57,7 @@ class KeyChange:
             each.key = None
 
     def find_name(self, key: int | None) -> str | None:
-        """Return the name of the key that tagged a packet, `old` or `new`; None if there is only
+        """Return the name of the key that tagged a packet, `old` or `new`, or None if there is only
         one key.
         """
         if self.step is KeyStep.NONE or key is None:

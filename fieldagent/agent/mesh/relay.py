@@ -118,7 +118,7 @@ class Relay:
             log.warning("%s", self.find_notice())
 
     def find_notice(self) -> str:
-        """Return a notice for people; empty if no item waits."""
+        """Return a notice for people, or '' if no item waits."""
         if not self.waiting:
             return ""
         text = (
@@ -203,7 +203,7 @@ class Relay:
     def _budget(
         self, db: sqlite3.Connection, entry: Entry, cost: int, now: float
     ) -> Operation[None] | None:
-        """Return the operation that pays the cost today; None if the budgets do not allow it."""
+        """Return the operation that pays the cost today, or None if the budgets do not allow it."""
         if cost <= self._compute_remaining(db, now):
             return spending.spend(RELAY_COST_NAME, self._get_day(db, now), Spent(0, cost))
         if _is_urgent(entry) and cost <= others_sos.compute_remaining_in(db, now, self._clock):

@@ -256,7 +256,7 @@ class ItemRepeater:
 
 
 def _read_whole(envelope: bytes, identity: bytes) -> tuple[AuthorMark, Entry] | None:
-    """Return the mark and the item of a stored envelope; None if the envelope is damaged on
+    """Return the mark and the item of a stored envelope, or None if the envelope is damaged on
     disk.
     """
     try:

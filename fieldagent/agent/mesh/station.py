@@ -131,7 +131,7 @@ def make_piggyback(
         me = replace(me, name=short)
 
     def compute_relay_cost() -> int | None:
-        """Return the cost of relaying to the hub in credits; None if this kit does not relay."""
+        """Return the cost of relaying to the hub in credits, or None if this kit does not relay."""
         if Channel.CELLULAR in settings.relays_over and not asks_for_relay():
             return 0
         return 1 if Channel.SATELLITE in settings.relays_over else None

@@ -1,4 +1,4 @@
-"""Chooses the channels that a sender's budget can pay for a Package."""
+"""Chooses the channels that a sender's budget can pay for, for one Package."""
 
 from __future__ import annotations
 
@@ -13,30 +13,32 @@ from fieldagent.wire.credit import CREDIT_BYTES
 
 
 class SpendingLimits(NamedTuple):
-    """Limits on the cost of a sender's Package."""
+    """Limits on the cost of one Package of a sender."""
 
     refusal: str
     """Reason, for people, why paid channels are not allowed; empty if they are allowed."""
     remaining: int
-    """Credits that remain of today's `per_day`."""
+    """Credits that remain of today's `per_day` limit."""
     per_day: int
     limit: str
-    """Reason for the limit, in words that follow "left of 9 that"."""
+    """Reason for the limit. It follows the words "left of 9 that" in a message."""
     bearer_bytes: int
     """Bytes of an item on Cellular that one paid message carries; 0 if Cellular costs nothing."""
 
 
 class AffordablePlan(NamedTuple):
     package: Package
-    """The Package with its allowed channels; with no channel if none is allowed."""
+    """The Package with only its allowed channels. If no channel is allowed, the Package has
+    none.
+    """
     withheld: dict[str, str]
-    """The channels that are not allowed, each with the reason."""
+    """The channels that are not allowed, and the reason for each."""
     price: int
-    """Sum of credits and SMS."""
+    """Sum of the credits and the number of SMS."""
     satellite: int = 0
     """Part of the price for Satellite, in credits."""
     sms: int = 0
-    """Part of the price for Cellular, in SMS; the SMS are sent only without an IP link."""
+    """Part of the price for Cellular, in SMS. The SMS are sent only if there is no IP link."""
 
     @property
     def is_allowed(self) -> bool:
@@ -45,8 +47,8 @@ class AffordablePlan(NamedTuple):
 
     @property
     def withheld_text(self) -> str:
-        """Return the channels that are not allowed, each with its reason; empty if all are
-        allowed.
+        """Return a text with the channels that are not allowed, and the reason for each. The text
+        is empty if all are allowed.
         """
         return "; ".join(f"{channel}: {reason}" for channel, reason in self.withheld.items())
 
@@ -57,8 +59,8 @@ def find_affordable(
     now: float,
     limits: SpendingLimits,
 ) -> AffordablePlan:
-    """Return the Package with the channels that the budget can pay, the other channels with the
-    reasons, and the price. `now` is Unix time.
+    """Return the Package with only the channels that the budget can pay for, the price, and the
+    reason for each removed channel. `now` is Unix time.
     """
     price = satellite = sms = 0
     withheld: dict[str, str] = {}

@@ -19,21 +19,21 @@ SOS_RESERVE = 10
 
 
 def format_utc_day(unix: float) -> str:
-    """Return the UTC date of a Unix time in ISO 8601, under which the journal books costs."""
+    """Return the UTC date of a Unix time in ISO 8601. The journal stores costs by this date."""
     return datetime.fromtimestamp(unix, UTC).date().isoformat()
 
 
 def compute_time_to_midnight(unix: float) -> float:
-    """Return the seconds until the next day, when the budget is renewed."""
+    """Return the seconds until the next UTC day, when a new budget begins."""
     return DAY_S - unix % DAY_S
 
 
 def compute_day(last_day: BudgetDay | None, elapsed_s: float, clock: ElapsedTime) -> BudgetDay:
-    """Return the budget's day at that elapsed time; `last_day` is the last day in use.
+    """Return the budget's day at `elapsed_s`. `last_day` is the day that was used last.
 
     While no trusted clock is known, a day lasts 24 hours of elapsed time, and changes of the clock
-    have no effect. Once a trusted clock shows the date, the costs of the current 24 hours count for
-    that date.
+    have no effect. When a trusted clock becomes available, the costs of the current 24 hours are
+    assigned to its date.
     """
     unix = clock.date(elapsed_s)
     trusted = bool(clock.source())
@@ -52,7 +52,9 @@ def compute_day(last_day: BudgetDay | None, elapsed_s: float, clock: ElapsedTime
 
 
 def format_credit_range(cost: Spent) -> str:
-    """Return the credits as text: `12`, or `12 to 24` if some of them are in doubt."""
+    """Return the credits as text: `12`, or `12 to 24` if it is unknown whether some of them were
+    spent.
+    """
     known = cost.credits
     return f"{known} to {known + cost.doubtful}" if cost.doubtful else str(known)
 
@@ -88,9 +90,10 @@ def make_bytes_limit(limit: int | None, reserve: int | None) -> DayLimit:
 
 
 class Budget:
-    """Daily budget of one channel. `clock` is the journal's.
+    """Daily budget of one channel. `clock` is the journal's clock.
 
-    `limits` contains a day's limit by the tariff's unit; `tariff` returns the current tariff.
+    `limits` contains the daily limit for each unit of a tariff. `tariff` returns the current
+    tariff.
     """
 
     def __init__(
@@ -123,12 +126,13 @@ class Budget:
     def compute_remaining(
         self, *, urgent: bool = False, mailbox: bool = False, is_halved: bool = False
     ) -> int | None:
-        """Return today's remaining budget in the tariff's units; None without a budget.
+        """Return today's remaining budget in the tariff's units. Return None if there is no limit.
 
-        `urgent` includes the reserve. A check of the `mailbox` leaves half of the day's credits for
-        the kit's own messages. An `urgent` check, for the answer to an SOS, leaves half of the
-        reserve. `urgent` with `is_halved`, for an SOS of others, also leaves half of the reserve.
-        Costs that are in doubt count as spent, because the budget limits the highest possible bill.
+        If `urgent`, the result includes the reserve. If `mailbox` (a mailbox check), half of the
+        day's credits are kept for the kit's own messages. An urgent mailbox check, for the answer
+        to an SOS, keeps half of the reserve. If `urgent` and `is_halved`, for an SOS of others,
+        half of the reserve is kept too. Costs that are in doubt count as spent, because the budget
+        limits the highest possible bill.
         """
         if self._limit is None:
             return None
@@ -142,7 +146,7 @@ class Budget:
     def compute_affordable(
         self, capacity: int, *, urgent: bool = False, is_halved: bool = False
     ) -> int:
-        """Return how many of `capacity` bytes the budget can pay."""
+        """Return the number of bytes, at most `capacity`, that the budget can pay for."""
         left = self.compute_remaining(urgent=urgent, is_halved=is_halved)
         return (
             capacity
@@ -151,8 +155,8 @@ class Budget:
         )
 
     def describe_limit(self) -> str:
-        """Return a sentence for people: today's budget is spent, its amount, and the time when it
-        is renewed.
+        """Return a sentence for people: it states that today's budget is spent, its amount, and
+        when the next budget begins.
         """
         kept = f", {self._reserve} of them kept for an SOS" if self._reserve else ""
         by_bytes = self._tariff().unit == "byte"
@@ -165,8 +169,8 @@ class Budget:
         return f"the budget of today is spent: {spent}{kept}; {self._describe_renewal()}"
 
     def _describe_renewal(self) -> str:
-        """Return the time of the next budget in words. The words do not depend on the present time,
-        so the text stays the same all day.
+        """Return a text with the time when the next budget begins. The text does not depend on the
+        present time, so it stays the same all day.
         """
         clock = self._journal.clock
         if clock.source():
@@ -175,8 +179,8 @@ class Budget:
         return f"it is renewed at {moment:%H:%M} UTC by an unconfirmed clock"
 
     def book(self, cost: Spent, day: BudgetDay | None = None) -> Operation[None]:
-        """Return the operation that books a cost for today or for an earlier `day`. The operation
-        runs in the commit that records the reason for the cost.
+        """Return the operation that books a cost for today or for an earlier `day`. The caller runs
+        it in the commit that records the reason for the cost.
         """
         return spending.spend(self._name, day or self.get_today(), cost)
 

@@ -1,4 +1,4 @@
-"""Fragments of one Package that are in flight at the same time. Pure."""
+"""Bursts: several fragments of one Package that are in flight at the same time. Pure."""
 
 from __future__ import annotations
 
@@ -15,20 +15,22 @@ class Burst:
     """Positions of the fragments to send as soon as no more urgent Package waits."""
     in_flight: set[int] = field(default_factory=set)
     heard: bool = False
-    """True if one of the fragments has arrived."""
+    """True if one of the fragments has left."""
 
 
 class Bursts(dict[int, Burst]):
-    """Bursts by the sequence of the Package."""
+    """The burst of each Package, by the Package's sequence."""
 
     def open(self) -> list[int]:
-        """Return the Packages that may send their next fragment although fragments of theirs are in
-        flight.
+        """Return the sequences of the Packages whose next fragment may be sent while earlier
+        fragments are still in flight.
         """
         return [sequence for sequence, burst in self.items() if burst.waiting]
 
     def start_segment(self, segment: Segment, positions: list[int]) -> None:
-        """Record that the segment is in flight, and that the other `positions` follow."""
+        """Record that the segment is in flight, and that the fragments at the other `positions`
+        will follow.
+        """
         burst = self.setdefault(segment.sequence, Burst(positions))
         burst.waiting.remove(segment.position)
         burst.in_flight.add(segment.position)
@@ -52,8 +54,8 @@ class Bursts(dict[int, Burst]):
     def finish_segments(
         self, segments: Iterable[Segment], *, is_sent: bool
     ) -> dict[Segment, Burst]:
-        """Record that these segments are no longer in flight. Return the last segment of each
-        finished burst, with the burst.
+        """Record that these segments are no longer in flight. Return the finished bursts, each by
+        its last segment.
         """
         bursts = {segment: self.finish_segment(segment, is_sent=is_sent) for segment in segments}
         return {segment: burst for segment, burst in bursts.items() if burst is not None}

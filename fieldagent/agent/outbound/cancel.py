@@ -1,5 +1,5 @@
-"""Cancels Packages that have not left: one Package, all waiting Packages except an SOS, or an
-SOS.
+"""Cancels Packages that have not left the kit: a single Package, all waiting Packages except an
+SOS, or an SOS with all its Packages.
 """
 
 from __future__ import annotations
@@ -41,10 +41,11 @@ class Cancellation:
         self._resumed = resume_event
 
     async def cancel(self, id_: int, channel: Channel | None = None) -> PackageState:
-        """Withdraw a Package from one channel or all, and return its state.
+        """Withdraw a Package from `channel`, or from all channels if it is None. Return the
+        Package's state.
 
-        A transmission in progress is not recalled: the call waits for its end for as long as a
-        session may take. If the transmission then still continues, the status is None, and the
+        A transmission in progress cannot be recalled, so this function waits for its end for
+        END_WAIT_MAX_S seconds. If the transmission takes longer, the status is None, and the
         cancellation applies later. Raises UnknownPackage.
         """
         stands = find_standing(self._journal, id_)
@@ -54,25 +55,26 @@ class Cancellation:
         return get_standing(self._journal, stands.sequence)
 
     def can_have_left(self, number: int) -> bool:
-        """Return True if any item of that incident may be in flight or may have arrived."""
+        """Return True if an item of the incident `number` may be in flight or may have arrived."""
         of_it = {*incident.list_items(self._journal, number)}
         if any(of_it & queue.get_in_flight() for queue in self._queues.values()):
             return True
         return any(history.can_have_left(self._journal, each) for each in of_it)
 
     async def call_off(self, number: int) -> list[trio.Event]:
-        """End the open incident: withdraw its items that have not left, and stop the repeats.
-        Return one event for each item in flight, which is set once the item's result is known.
+        """End the open incident `number`: withdraw its items that have not left, and stop the
+        repeats. Return one event for each item in flight. The event is set when the item's result
+        is known.
         """
         if any(each.number == number for each in incident.list_all_open(self._journal)):
-            # The incident is still open: no cancellation message has ended it in its own commit.
+            # No commit of a cancellation message has ended the incident yet.
             await self._end(number)
         # The incident is over, so new items cannot join it.
         return await self._withdraw_waiting(incident.list_items(self._journal, number), None)
 
     async def _end_unsent_incident(self, sequence: int) -> None:
-        """End an incident if all its Packages were canceled before they left. An incident that
-        other kits or the hub may know is canceled as a whole, with a message.
+        """End an incident if all its Packages were canceled before they left. If other kits or the
+        hub may know the incident, it ends only with a cancellation message.
         """
         number = incident.find_incident(self._journal, sequence)
         if number is None:
@@ -100,8 +102,8 @@ class Cancellation:
             for sequence in incident.list_items(self._journal, each.number):
                 waiting.pop(sequence, None)
         sequences = list(waiting)
-        # Start with the newest Packages: they are at the ends of the heaps, where removal needs no
-        # sweep.
+        # Start with the newest Packages: they are at the ends of the heaps, where entries can be
+        # removed without a sweep.
         sequences.reverse()
         for begin in range(0, len(sequences), CANCEL_BATCH):
             await self._withdraw_waiting(sequences[begin : begin + CANCEL_BATCH], channel)
@@ -118,7 +120,7 @@ class Cancellation:
         self, sequences: list[int], channel: Channel | None
     ) -> list[trio.Event]:
         """Remove the waiting Packages from the queues, and store their ends. Return an event for
-        each Package in flight, which is set when its end is known.
+        each Package in flight. The event is set when the Package's end is stored.
         """
         await self._wait_until_resumed()
         canceled: list[EndedDelivery] = []
@@ -138,7 +140,7 @@ class Cancellation:
 async def wait_until_settled(
     in_flight: Iterable[trio.Event], limit_s: float = END_WAIT_MAX_S
 ) -> None:
-    """Wait until all these events are set, but at most `limit_s` seconds."""
+    """Wait until all events are set, but not longer than `limit_s` seconds."""
     with waits.move_on_after(limit_s):
         for each in in_flight:
             await each.wait()

@@ -1,7 +1,8 @@
-"""Computes the space for an item in one transmission, and cuts larger items into fragments.
+"""Computes how many bytes of an item fit into one transmission, and cuts larger items into
+fragments.
 
-On the air a part of each packet is reserved for accompanying entries. These entries are a relay
-request, the mark of a repeated item, or the mark at the end of a round of fragments. A station that
+On the air, a part of each packet is reserved for accompanying entries. These entries are a relay
+request, the mark of a repeated item, and the end mark of a round of fragments. A station that
 repeats an item must cut the same fragments as the sender, so the result does not depend on the
 station.
 """
@@ -24,13 +25,13 @@ MARK_BYTES = 8
 numbers are about as long as the sender's. If they are longer and the request does not fit, the
 request is left out."""
 SHORT_COUNT = 23
-"""Largest number of fragments for which index and count take one byte each."""
+"""Largest number of fragments for which the index and the count take one byte each."""
 SHORT_BYTES = 23
 """Largest fragment payload, in bytes, whose header takes one byte."""
 
 
 class TooLarge(Exception):
-    """The item needs more fragments than allowed; the text is for people."""
+    """The item needs more fragments than allowed. The message of the exception is for people."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,22 +47,24 @@ class Capacity:
         return self.size - (TAG_BYTES + 1 if self.tagged else 0)
 
     def compute_whole(self, origin: int) -> int:
-        """Return the maximum bytes of an item of `origin` that is sent unfragmented. The bytes are
-        counted in the item's envelope without tag and without origin.
+        """Return the largest item of `origin`, in bytes, that is sent without fragments. The size
+        is that of the item's envelope without the tag and the origin.
         """
-        # Our own envelope contains the origin 0, but the short form for satellite contains no
+        # Our own envelope contains the origin 0. The short envelope for satellite contains no
         # origin.
         more = _compute_width(origin) - (self.shared or not origin)
         return self._free - self._compute_reserved(origin) - more
 
     def compute_filled(self, origin: int) -> int:
-        """Return the size in bytes up to which other entries may be added to an item."""
+        """Return the size in bytes up to which other entries may be added to an item of
+        `origin`.
+        """
         return self.size - self._compute_reserved(origin)
 
     def _compute_reserved(self, origin: int) -> int:
         if not self.shared:
             return 0
-        # A tenth or more is reserved for answers.
+        # A tenth or more is reserved for the entries that answer other stations.
         return max(MARK_BYTES - 1 + 2 * _compute_width(origin), self.size // 10)
 
     def cut_into_fragments(self, entry: Entry, origin: int) -> list[Fragment]:
@@ -84,8 +87,8 @@ class Capacity:
         raise TooLarge(f"{len(whole)} bytes are too many for packets of {self.size} bytes")
 
     def _count_max(self) -> int:
-        """Return the maximum number of fragments of an item; one Ack in one packet must be able to
-        list all of them.
+        """Return the maximum number of fragments of an item. An Ack that fits into one packet must
+        be able to list all of them.
         """
         return min(FRAGMENTS_MAX, 8 * (self._free - ACK_BYTES))
 

@@ -16,8 +16,9 @@ class ChannelLimits:
     size: int
     """Largest transmission, in bytes."""
     fill: int
-    """Bytes up to which waiting entries fill a transmission: few enough not to slow down an SOS in
-    it."""
+    """Size in bytes up to which a transmission is filled with waiting entries. The size is small,
+    so that the transmission does not delay an SOS in it.
+    """
     tariff: Tariff
     authentic: bool = False
     """True if the link itself authenticates the peer, so that messages have no tag."""
@@ -28,8 +29,9 @@ class ChannelLimits:
     companions: int = 32
     """Maximum number of other Packages to consider for one transmission."""
     shared: bool = False
-    """True if all stations in range receive a transmission, and answer with transmissions of their
-    own."""
+    """True if all stations in range receive a transmission, and acknowledge it with their own
+    transmissions.
+    """
 
 
 LIMITS = {

@@ -1,9 +1,8 @@
-"""Queue of one channel: the Packages that wait, and the Packages in flight. The code decides and
-waits, but does no I/O.
+"""Queue of one channel: its waiting Packages and its Packages in flight. This module does no I/O.
 
 A Package is in the queue from `add` until its end. The Package waits, is taken into a transmission
-(`pop_due`), and then ends (`finish`) or waits again (`requeue`). These methods decide endings and
-return them, but do not store them: the caller must record them in the journal.
+(`pop_due`), and then ends (`finish`) or waits again (`requeue`). If one of these methods ends a
+Package, it returns the ending. The caller must record the ending in the journal.
 """
 
 from __future__ import annotations
@@ -31,16 +30,15 @@ REPLACED_DELIVERY = ChannelDelivery(Status.COLLAPSED, "replaced by a newer Packa
 
 class WithdrawalResult(NamedTuple):
     removed: list[int]
-    """Packages that were removed; the caller must record their end."""
+    """Packages that were removed. The caller must record their ends."""
     in_flight: list[trio.Event]
     """One event for each withdrawn Package that is in flight, set when its transmission is over."""
 
 
 class ChannelQueue:
-    """Queue of one channel. Times are by trio's clock. `doubtful_segments` contains the segments of
-    a transmission that an earlier run began and did not settle; None if there is no such
-    transmission. That transmission counts as in flight under the number 0, even if it contains no
-    Package.
+    """Queue of one channel. Times are from trio's clock. `doubtful_segments` contains the segments
+    of a transmission that an earlier run began and did not settle. It is None if there is no such
+    transmission. This transmission is in flight with the number 0, even if it contains no Package.
     """
 
     def __init__(
@@ -50,11 +48,13 @@ class ChannelQueue:
         self.limits = LIMITS[channel]
         self.bursts = Bursts()
         self.gathering: set[int] = set()
-        """Packages that wait for other Packages to share a message; some may have ended since."""
+        """Packages that wait for other Packages to share a message; some of them may have ended
+        already.
+        """
         self.tried: set[int] = set()
-        """Packages with a failed attempt; some may have ended since."""
+        """Packages with a failed attempt; some of them may have ended already."""
         self.alone: set[int] = set()
-        """Packages that are sent alone, because a transmission with them was refused."""
+        """Packages that are sent alone, because a transmission that contained them was refused."""
         self.in_flight: dict[int, list[Segment]] = (
             {} if doubtful_segments is None else {0: list(doubtful_segments)}
         )
@@ -65,7 +65,7 @@ class ChannelQueue:
         self.held: set[int] = set()
         """Packages that are held back."""
         self.changed = trio.Event()
-        """Event that is set when a Package is added or settled; then a new event replaces it."""
+        """Event that is set when a Package is added or settled. A new event then replaces it."""
         self._queue = Queue()
         self._withdrawn: dict[int, tuple[trio.Event, str]] = {}
         """Packages in flight that must not be sent again: the event to set when the transmission is
@@ -91,9 +91,9 @@ class ChannelQueue:
 
     @contextmanager
     def hold_replaced(self, package: Package) -> Iterator[list[int]]:
-        """Hold the Packages that a new Package will replace, and yield their sequences. The held
-        Packages cannot leave inside this block. Afterwards, Packages that were not replaced wait
-        again.
+        """Hold the Packages that a new Package will replace, and yield their sequences. Inside the
+        block, the held Packages cannot leave. After the block, held Packages that were not replaced
+        wait again.
         """
         held = self._queue.hold_replaceable(package.collapse_key, sos=package.sos)
         try:
@@ -107,8 +107,8 @@ class ChannelQueue:
     def add(
         self, stored_package: StoredPackage, life: float | None, delay: float = 0.0
     ) -> list[int]:
-        """Queue a Package for `life` seconds (None: forever), to leave after at least `delay`
-        seconds.
+        """Queue a Package that expires after `life` seconds (None: never), and may leave after
+        `delay` seconds.
 
         Remove the Packages that the new Package replaces, and return their sequences.
         """
@@ -132,8 +132,7 @@ class ChannelQueue:
             newest_first=gathers,
         )
         if self.held.intersection(replaced):
-            # The new Package took the place of a held one, but may be of a kind that is not held:
-            # release it.
+            # If the new Package replaced a held Package, but its own kind is not held, release it.
             self.held.difference_update(replaced)
             self.hasten(sequence)
         if expires < self._expiry:
@@ -146,7 +145,7 @@ class ChannelQueue:
         return self._queue.list_keys()
 
     def hasten(self, *sequences: int) -> None:
-        """Make these Packages due now: they no longer wait for a cheaper channel or a retry."""
+        """Make these Packages due now: they no longer wait for a cheaper channel or for a retry."""
         for sequence in sequences:
             if sequence not in self.held:
                 self._queue.hasten(sequence)
@@ -192,8 +191,8 @@ class ChannelQueue:
     # Methods for packing and the driver.
 
     def find_foremost(self, now: float) -> int | None:
-        """Return the next Package to send, or None. The next Package may be one with more fragments
-        in a running burst.
+        """Return the next Package to send, or None. This can be a Package whose running burst has
+        more fragments to send.
         """
         keys = [
             sequence
@@ -222,22 +221,24 @@ class ChannelQueue:
         return self._queue.compute_next_change(now)
 
     def pop_due(self, now: float, *, includes_bursts: bool) -> int | None:
-        """Take the first waiting Package and return its sequence, or None. With `includes_bursts`,
-        the Package may also be one with more fragments in a running burst.
+        """Take the first waiting Package and return its sequence, or None. If `includes_bursts`,
+        this can be a Package whose running burst has more fragments to send.
         """
         key = self.find_foremost(now) if includes_bursts else None
         return key if key in self.bursts else self._queue.pop_due(now)
 
     def requeue_unfitting(self, sequence: int) -> None:
-        """Put back a Package that was taken but does not fit, in its old place."""
+        """Put a Package that was taken but does not fit into the transmission back into its old
+        place.
+        """
         if sequence not in self.bursts:
             self._queue.requeue(sequence)
 
     def finish(
         self, sequence: int, delivery: ChannelDelivery | None = None, *, is_arrived: bool = False
     ) -> None:
-        """Remove a Package that has ended on this channel. If `delivery` is given,
-        `wait_for_expired` returns its ending.
+        """Remove a Package that has ended on this channel. If `delivery` is not None,
+        `wait_for_expired` returns the ending.
         """
         if delivery is not None:
             self._failed.append(EndedDelivery(sequence, self.channel, delivery))
@@ -263,14 +264,15 @@ class ChannelQueue:
         ]
 
     def requeue(self, sequence: int, due_time: float) -> EndedDelivery | None:
-        """Put back a Package that was not sent, or not completely: it waits until `due_time`. If
-        the Package was withdrawn or replaced meanwhile, return its ending.
+        """Put back a Package that was not sent, or not completely. The Package waits until
+        `due_time`. If the Package was withdrawn or replaced during its transmission, return its
+        ending.
         """
         (ended,) = self.compute_ends([sequence]) or (None,)
         if ended is not None and ended.delivery is not REPLACED_DELIVERY:
             self.finish(sequence)
         elif sequence in self._queue:
-            # If a newer Package replaces this one, the newer Package gets the place.
+            # If a newer Package replaces this one, the newer Package gets its place.
             waits = sequence in self.held and not self._queue.is_superseded(sequence)
             self._queue.requeue(sequence, inf if waits else due_time)
             self.tried.add(sequence)
@@ -302,15 +304,17 @@ def _get_priority(stored_package: StoredPackage) -> int:
 
 
 def end_gathering(queue: ChannelQueue) -> None:
-    """Make all Packages due that wait to share a message, because a transmission is leaving."""
+    """Make all Packages due now that wait to share a message, because a transmission is about to
+    leave.
+    """
     for sequence in queue.gathering - queue.held:
         queue._queue.hasten(sequence)
     queue.gathering.clear()
 
 
 def hold_back(queue: ChannelQueue, kind: str, sequences: Iterable[int]) -> None:
-    """Hold back Packages of that kind from now on, and the Packages `sequences`. A Package in
-    flight is held when its transmission is over.
+    """Hold back all later Packages of `kind`, and the Packages in `sequences`. A Package in flight
+    is held when its transmission is over.
     """
     queue.held_kinds.add(kind)
     for sequence in sequences:
@@ -321,7 +325,7 @@ def hold_back(queue: ChannelQueue, kind: str, sequences: Iterable[int]) -> None:
 
 
 def release_kind(queue: ChannelQueue, kind: str, sequences: Iterable[int]) -> None:
-    """Stop holding back Packages of that kind, and release the held Packages `sequences`."""
+    """Stop holding back Packages of `kind`, and release the Packages in `sequences`."""
     queue.held_kinds.discard(kind)
     released = queue.held.intersection(sequences)
     queue.held -= released
@@ -329,14 +333,14 @@ def release_kind(queue: ChannelQueue, kind: str, sequences: Iterable[int]) -> No
 
 
 def try_again(queue: ChannelQueue) -> None:
-    """Make all Packages due that wait for a retry."""
+    """Make all Packages that wait for a retry due now."""
     tried, queue.tried = queue.tried, set()
     queue.hasten(*tried)
 
 
 def compute_due_time(queue: ChannelQueue, sequence: int) -> float:
-    """Return the time when the Package may leave, by trio's clock; -inf if it may leave at once or
-    is in flight.
+    """Return the time on trio's clock when the Package may leave. Return -inf if it may leave at
+    once or is in flight.
     """
     return (
         -inf

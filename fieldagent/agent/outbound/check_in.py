@@ -10,12 +10,12 @@ from fieldagent.package.package import Channel, CheckIn, Package
 from fieldagent.package.reading import KINDS
 
 COLLAPSE_KEY = -1_667_591_278
-"""Key by which a newer request replaces a waiting one."""
+"""CollapseKey of the requests: a newer request replaces a waiting one."""
 TO_HUB = frozenset({Channel.SATELLITE, Channel.CELLULAR})
 
 
 def make_request(limit_s: int | None, configured_channels: frozenset[Channel]) -> Package | None:
-    """Return the Package with the request; None if no channel leads to the hub."""
+    """Return a Package that requests the check-in. Return None if no channel leads to the hub."""
     channels = configured_channels & TO_HUB
     priority = KINDS["checkIn"].priority
     if not channels:

@@ -16,15 +16,16 @@ class Cost(NamedTuple):
     """Cost of a Package on one channel."""
 
     parts: int
-    """Number of messages if the Package is sent alone; 0 if the channel cannot carry the
-    Package."""
+    """Number of messages that the Package needs if it is sent alone. 0 if the channel cannot carry
+    the Package.
+    """
     bytes: int
     credits: int
-    """Price in credits; 0 if the account pays for bytes."""
+    """Price in credits. 0 if the operator bills bytes."""
     remaining: int | None
-    """Remaining budget of today in credits or bytes; None without a budget."""
+    """Today's remaining budget in credits or bytes. None if there is no budget."""
     by_bytes: bool = False
-    """True if the account pays for bytes; then `bytes` are the billed bytes."""
+    """True if the operator bills bytes. Then `bytes` is the number of billed bytes."""
     refusal: str = ""
     """Reason why the channel cannot carry the Package; empty if it can."""
 

@@ -1,4 +1,4 @@
-"""Daily budget of one ingress or bearer, stored so that it survives restarts."""
+"""Daily budget of one ingress or bearer. The journal stores it, so it survives restarts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fieldagent.wire.credit import Tariff
 
 
 class DayBudget:
-    """A budget of `limit` units a day, of which `reserve` is for an SOS."""
+    """A budget of `limit` units for each day. Of these, `reserve` units are kept for an SOS."""
 
     def __init__(self, journal: Journal, name: str, limit: int, reserve: int = 0) -> None:
         self._journal = journal
@@ -26,7 +26,7 @@ class DayBudget:
             name, journal, clock=journal.clock.now, limits=limits, tariff=lambda: Tariff(name)
         )
         self._paid_on: BudgetDay | None = None
-        """Day of the last booking: a cancellation returns the cost to this day's budget."""
+        """Day of the last booking. An undone booking returns the cost to this day's budget."""
 
     def compute_remaining(self, *, urgent: bool = False) -> int | None:
         return self._budget.compute_remaining(urgent=urgent)
@@ -44,8 +44,8 @@ class DayBudget:
 
     @asynccontextmanager
     async def book(self, count: int) -> AsyncIterator[None]:
-        """Book the cost before the block, which accepts the Package, so that a crash cannot exceed
-        the budget. If the block raises, undo the booking.
+        """Book the cost before the block accepts the Package, so that a crash cannot exceed the
+        budget. If the block raises an exception, undo the booking.
         """
         day = self._budget.get_today()
         if count:
@@ -67,8 +67,8 @@ class DayBudget:
             await self._journal.persist(spending.note_bookings(self._name, sequence, booked, day))
 
     async def refund_unspent(self) -> None:
-        """Return the booked credits and SMS of ended Packages that never left over satellite or by
-        SMS, for example because another channel delivered the Packages sooner.
+        """Return to the budget the booked credits and SMS of ended Packages that never left over
+        satellite or by SMS, for example because another channel delivered them sooner.
         """
         for booking in spending.ended_bookings(self._journal, self._name):
             done = spending.end_booking(self._name, booking)
@@ -78,7 +78,7 @@ class DayBudget:
             await self._journal.persist(done)
 
     def _has_cost(self, sequence: int, channel: Channel) -> bool:
-        """Return True if a Package may have cost something on that channel."""
+        """Return True if a Package may have cost something on `channel`."""
         if channel is Channel.CELLULAR:
             return history.is_sent_by_sms(self._journal, sequence)
         return history.can_have_left(self._journal, sequence, channel)

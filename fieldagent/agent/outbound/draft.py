@@ -1,6 +1,4 @@
-"""An envelope to which entries are added until it is full. Each candidate entry is encoded once,
-together with the entries before it.
-"""
+"""An envelope to which entries are added until it is full. Each new entry is encoded once."""
 
 from __future__ import annotations
 
@@ -12,8 +10,8 @@ from fieldagent.wire.seal import seal
 
 class Draft:
     """Unfinished envelope of one transmission. `origin` is the sender's number, 0 if the link
-    identifies the sender. `key` tags the envelope, or encrypts it if `is_sealed`. With `is_packed`,
-    texts take fewer bytes.
+    identifies the sender. The envelope is tagged with `key`, or encrypted with it if `is_sealed`.
+    If `is_packed`, texts are compressed.
     """
 
     def __init__(
@@ -21,7 +19,7 @@ class Draft:
     ) -> None:
         self.entries: list[Entry] = []
         self.body = b""
-        """Encoded content."""
+        """Encoded content, without the tag."""
         self.origin = origin
         self._key = key
         self._sealed = is_sealed
@@ -36,7 +34,7 @@ class Draft:
         self.entries, self.body = [entry], body
 
     def encode_with(self, *more: Entry) -> bytes:
-        """Return the encoded envelope with these entries at its end."""
+        """Return the encoded envelope with the entries `more` added at its end."""
         entries = [*self.entries, *more]
         if self._sealed and self._key is not None:
             return seal(encode(entries, origin=self.origin, is_packed=self._packed), self._key)

@@ -1,6 +1,6 @@
-"""Stores the ends of Packages on their channels, and wakes the callers that wait for them.
+"""Stores the ends of Packages on their channels, and wakes the callers that wait for those ends.
 
-The queues and drivers decide an ending and pass it to `record`. One commit contains the ending, its
+The queues and drivers decide an ending and pass it to `record`. One commit stores the ending, its
 consequences on other channels, and the caller's own operation.
 """
 
@@ -35,9 +35,9 @@ class Endings:
     """Recorder of endings. `queues` are the queues of the configured channels; `clock` is elapsed
     time.
 
-    Over `neighbours`, other kits are notified on the air when the hub has the items that we relayed
-    for them. With `ends_when_heard`, reception by another kit is enough to end a fan-out of `first`
-    or `cheapest`, even if the hub may never get the item.
+    When the hub has an item that we relayed for another kit, that kit is notified on the air
+    through `neighbours`. If `ends_when_heard`, a fan-out of `first` or `cheapest` ends when another
+    kit has received the item, even if the hub never gets it.
     """
 
     def __init__(
@@ -60,8 +60,8 @@ class Endings:
         self._stopped = False
 
     def get_fan_out(self, package: Package, *, is_relayed: bool) -> FanOut:
-        """Return the fan-out of a Package: EVERY if the Package is urgent, CHEAPEST if it is a
-        neighbour's or has a deadline, otherwise the configured one.
+        """Return the fan-out of a Package: EVERY if the Package is urgent, CHEAPEST if it is from a
+        neighbour or has a deadline, otherwise the configured fan-out.
         """
         if package.urgent:
             return FanOut.EVERY
@@ -70,7 +70,7 @@ class Endings:
     async def record(
         self, endings: Sequence[EndedDelivery], extra_operation: Operation[None] | None = None
     ) -> None:
-        """Store the ends of these channel deliveries; they are on disk when this returns.
+        """Store the ends of these channel deliveries. They are on disk when this function returns.
         `extra_operation` runs in the same commit.
         """
         known = self._read_known(endings)
@@ -90,17 +90,21 @@ class Endings:
         self.wake_callers(endings)
 
     def wake_callers(self, endings: Sequence[EndedDelivery]) -> None:
-        """Wake the callers that wait for these Packages; their ends are on disk."""
+        """Wake the callers that wait for the ends of these Packages. The ends are already on
+        disk.
+        """
         for sequence in {each.sequence for each in endings}:
             self._wake_caller(sequence)
 
     def _read_known(self, endings: Sequence[EndedDelivery]) -> dict[int, StoredPackage]:
-        """Return the Packages of those endings that have further effects."""
+        """Return the Packages of the endings that have further effects. Damaged Packages are left
+        out.
+        """
         packages: dict[int, StoredPackage] = {}
         for each in endings:
             if not self._is_end_relevant(each):
                 continue
-            # The end of a damaged Package has no further effects.
+            # The end of a damaged Package has no effects on other channels.
             with suppress(DamagedPackage):
                 package = outbound.read_kept_package(self._journal, each.sequence)
                 if package is not None:
@@ -117,8 +121,8 @@ class Endings:
         return any(ending.sequence in queue for queue in others)
 
     def _list_dearer(self, channel: Channel) -> list[ChannelQueue]:
-        """Return the queues of more expensive channels, if the hub itself confirms items on this
-        channel.
+        """Return the queues of the channels that are more expensive than `channel`. Return none if
+        the hub does not confirm items on `channel` itself.
         """
         if channel is not Channel.CELLULAR or Channel.SATELLITE not in self._queues:
             return []
@@ -127,9 +131,9 @@ class Endings:
     def _cancel_superfluous(
         self, ending: EndedDelivery, stored_package: Mapping[int, StoredPackage]
     ) -> list[EndedDelivery]:
-        """Remove the Package from other channels that need not send it any more, and return its
-        endings on these channels. After a failure with the fan-out CHEAPEST, the other channels
-        send the Package at once.
+        """Remove the Package from the other channels that no longer need to send it. Return its
+        endings on these channels. If the Package failed and its fan-out is CHEAPEST, the other
+        channels send it at once.
         """
         package = stored_package.get(ending.sequence)
         if package is None or package.package.urgent:
@@ -153,9 +157,10 @@ class Endings:
         return self._heard_ends or on_air.is_relayed(self._journal, sequence)
 
     async def note_at_hub(self, sequence: int, *, is_proved: bool) -> None:
-        """Record that the hub has the item, by the hub's own confirmation (`is_proved`) or by the
-        relaying kit's. Withdraw the item from channels to the hub that have not sent it. With the
-        fan-out `every`, withdraw the item only from satellite, and only if `is_proved`.
+        """Record that the hub has the item. `is_proved` is True if the hub itself confirmed the
+        item, False if the relaying kit reported it. Withdraw the item from channels to the hub that
+        have not sent it. If the fan-out is `every`, withdraw the item only from satellite, and only
+        if `is_proved`.
         """
         queues = [queue for name, queue in self._queues.items() if name is not Channel.RADIO]
         if not (is_proved and self._neighbours) and not any(sequence in queue for queue in queues):
@@ -177,8 +182,8 @@ class Endings:
             await self.record(withdrawn)
 
     def _report_to_neighbour(self, package: StoredPackage, *, by_hub: bool) -> None:
-        """Report the arrival of an item at the hub to the kit that sent it; without `by_hub`,
-        report that a satellite gateway has the item.
+        """Report to the kit that sent the item that the hub has it. If `by_hub` is False, report
+        that a satellite gateway has it.
         """
         if package.origin and self._neighbours is not None:
             digest = compute_item_digest(make_entry(package))
@@ -192,7 +197,9 @@ class Endings:
             waiter.set()
 
     async def wait_for_outcome(self, sequence: int) -> PackageState:
-        """Wait for the terminal status. Raises AgentStopping once `stop` was called."""
+        """Wait until the Package has a terminal status, and return its state. Raises AgentStopping
+        after a call of `stop`.
+        """
         while (standing := get_standing(self._journal, sequence)).status is None:
             if self._stopped:
                 raise AgentStopping(_describe_stop(standing.id, self._journal.not_on_disk))
@@ -202,7 +209,7 @@ class Endings:
         return standing
 
     def stop(self) -> None:
-        """Release all callers that wait for an outcome."""
+        """Wake all callers of `wait_for_outcome`, which then raises AgentStopping."""
         self._stopped = True
         for waiter in self._waiters.values():
             waiter.set()

@@ -1,8 +1,8 @@
 """Delay of each channel in favour of cheaper ones, computed from past deliveries. Pure.
 
 A channel that delivers within two seconds needs no head start of two minutes. So a more expensive
-channel starts as soon as a longer wait would save almost nothing. A Package with a deadline (`by`)
-waits for a cheaper channel as long as the more expensive one can still meet the deadline.
+channel starts as soon as a longer wait would save almost nothing. If a Package has a deadline
+(`by`), a more expensive channel waits for as long as it can still meet the deadline.
 """
 
 from __future__ import annotations
@@ -15,8 +15,10 @@ from fieldagent.package.package import Channel, Package
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
 DELIVERED_SHARE_ENOUGH = 0.95
-"""Share of the best possible deliveries that is enough: of the deliveries of cheaper channels
-within the longest wait or, with a deadline, of the deliveries in time if nothing waits."""
+"""Share of the best possible result that is enough. Without a deadline, the best possible result is
+the number of Packages that cheaper channels deliver within the longest wait. With a deadline, it is
+the number of Packages that arrive in time if no channel waits.
+"""
 USUAL_TIME_FACTOR = 2.0
 """Factor on the usual delivery time of a more expensive channel, because another Package may be
 sent first, or an attempt may fail."""
@@ -46,10 +48,11 @@ def compute_head_starts(
 ) -> dict[Channel, Begin]:
     """Return the start of the Package on each channel where it still waits.
 
-    With CHEAPEST each channel has `head_start` seconds before the next more expensive one, or less
-    if the past deliveries in `forecasts` allow it. `forecasts` contains, for each channel with
-    enough data, the share delivered within each number of seconds. With `by` the delay depends on
-    the time that the more expensive channel needs to meet the deadline.
+    If the fan-out is CHEAPEST, each channel starts `head_start` seconds before the next more
+    expensive one, or less if the past deliveries in `forecasts` allow it. For each channel with
+    enough data, `forecasts` contains the share of Packages that are delivered within each number of
+    seconds. If the Package has a deadline (`by`), the delay depends on the time that the more
+    expensive channel needs to meet the deadline.
     """
     waits = [channel for channel, delivery in deliveries.items() if delivery.status is None]
     begins = dict.fromkeys(waits, Begin(0.0))
@@ -98,7 +101,9 @@ def _compute_soonest(cheaper: Sequence[_CheaperChannel], usual_time: float) -> f
 
 
 def _compute_latest(cheaper: Sequence[_CheaperChannel], own_steps: Steps, deadline: float) -> float:
-    """Return the latest start with nearly the same chance to meet the `deadline` as a start now."""
+    """Return the latest start, in seconds, that has nearly the same chance to meet the `deadline`
+    as a start now.
+    """
     missed = 1 - _compute_delivered(cheaper, deadline)
 
     def compute_share_in_time(start: float) -> float:
@@ -116,8 +121,8 @@ def _compute_latest(cheaper: Sequence[_CheaperChannel], own_steps: Steps, deadli
 
 
 def _compute_delivered(cheaper: Sequence[_CheaperChannel], at: float) -> float:
-    """Return the share of Packages that at least one of these channels has delivered at that
-    time.
+    """Return the share of Packages that at least one of these channels has delivered at the time
+    `at`.
     """
     missed = 1.0
     for begins, steps in cheaper:

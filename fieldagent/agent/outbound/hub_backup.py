@@ -1,8 +1,8 @@
-"""Backup for a hub whose database was lost, from this kit's journal.
+"""Sends the content of this kit's journal to a hub whose database was lost.
 
 The backup contains the items that left for the hub and the items that came from the hub, as long as
-the journal keeps them (`keep-ended-days`, `keep-ended-count`). The backup begins when the kit gets
-the hub's token, so that the hub never receives items of another hub.
+the journal keeps them (`keep-ended-days`, `keep-ended-count`). Items from before the kit got the
+hub's token are left out, so that the hub never receives items of another hub.
 """
 
 from __future__ import annotations
@@ -42,15 +42,15 @@ from fieldagent.wire.link import BODY_BYTES
 IDLE_CHECK_INTERVAL_S = 1.0
 """Seconds between two checks if items still wait to be sent."""
 _HEAD = 64
-"""Largest overhead in bytes of a note with one copy."""
+"""Largest size in bytes of a note with one copy, not counting the copy itself."""
 _LEFT_SQL = "channel IN ('Cellular', 'Satellite') AND status = 'Delivered'"
 """SQL condition: the Package left for the hub on this channel."""
 
 
 @dataclass(frozen=True, slots=True)
 class HubBackup:
-    """Backup for one hub. `hub` is the start of the digest of the hub's token, and identifies the
-    hub.
+    """Backup for one hub. `hub` identifies the hub: it contains the first bytes of the digest of
+    the hub's token.
     """
 
     journal: Journal
@@ -58,7 +58,7 @@ class HubBackup:
     hub: bytes
 
     async def make_summary(self) -> BackupSummary:
-        """Return the state that the hub receives over a new link."""
+        """Return the summary that the hub receives over each new link."""
         known = self.journal.read("SELECT 1 FROM backup_since WHERE hub = ?", self.hub)
         if not known:
             await self.journal.persist(partial(_note_hub, hub=self.hub))
@@ -66,7 +66,7 @@ class HubBackup:
         return BackupSummary(sent, hours, _find_last_received(self.journal))
 
     async def answer(self, request: Ask | ItemRequest) -> Inventory | Copies:
-        """Return the data that the hub requests. Wait first until no item waits to be sent."""
+        """Wait until no item waits to be sent, and then return the data that the hub requests."""
         while await self._has_more_urgent():
             await trio.sleep(IDLE_CHECK_INTERVAL_S)
         if isinstance(request, Ask):
@@ -82,8 +82,8 @@ class HubBackup:
 
 
 def _note_hub(db: sqlite3.Connection, hub: bytes) -> None:
-    """Record the token of a new hub, and the last earlier items, which the new hub must not
-    receive.
+    """Record the token of a new hub, and the numbers of the last items before it. The new hub must
+    not receive those items.
     """
     db.execute(
         "INSERT OR REPLACE INTO backup_since SELECT 1, ?,"
@@ -95,7 +95,7 @@ def _note_hub(db: sqlite3.Connection, hub: bytes) -> None:
 
 def _find_earlier_hub_limits(journal: Journal) -> tuple[int, int]:
     """Return the last sequence, and the last payload number, that an earlier hub may know. The
-    present hub must receive only later ones.
+    present hub must receive only later items.
     """
     rows = journal.read("SELECT sequence, number FROM backup_since")
     return rows[0] if rows else (2**62, 2**62)
@@ -127,7 +127,7 @@ def _find_last_received(journal: Journal) -> HeldItem:
 
 
 def _is_kept(stored_package: StoredPackage) -> bool:
-    """Return True if the hub stores items of this kind."""
+    """Return True if the hub stores items of the kind of this Package."""
     item = stored_package.package.item
     if isinstance(item, IncidentUpdate):
         return item.state is not IncidentState.OPEN
@@ -164,7 +164,9 @@ def _list_sent(journal: Journal, start_place: int) -> Inventory:
 
 
 def _find_dropped(journal: Journal) -> tuple[int, int]:
-    """Return the range of numbers that the journal no longer keeps; (0, 0) if there are none."""
+    """Return the first and last number of the items that the journal no longer keeps. Return (0, 0)
+    if there are none.
+    """
     ((begun,),) = journal.read("SELECT number FROM beginning")
     ((oldest,),) = journal.read("SELECT min(sequence) FROM package")
     first = max(begun, _find_earlier_hub_limits(journal)[0]) + 1
@@ -193,8 +195,8 @@ def _list_received(journal: Journal, start_place: int) -> Inventory:
 
 
 def _read_whole(copy: bytes) -> Envelope | None:
-    """Return the envelope of a copy; None if the copy is damaged on disk, because damage must not
-    end the link to the hub.
+    """Return the envelope of a copy, or None if the copy is damaged on disk. An exception would end
+    the link to the hub.
     """
     try:
         envelope = decode(bytes(copy))

@@ -1,5 +1,5 @@
-"""Entries for the hub that ride with Packages: receipts for its items, reports of missing
-fragments, the name of the open incident, and a request for names.
+"""Entries for the hub that are sent with Packages: receipts for the hub's items, reports of missing
+fragments, the number of the open incident, and a request for names.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ from fieldagent.wire.credit import Tariff
 from fieldagent.wire.envelope import Entry, JournalNumber, Receipt
 
 RECEIPTS_BYTES = 100
-"""Bytes of receipts (about ten receipts) that ride with Packages if bytes are billed. These
-receipts matter for a modem that keeps no copy of received messages."""
+"""Maximum size in bytes of the receipts (about ten) that are sent with Packages if bytes are
+billed. The receipts are needed for a modem that keeps no copy of received messages.
+"""
 NAME_INCIDENT_INTERVAL_S = 300.0
 """Seconds after which an open incident is named again over a free link without other traffic. So a
 hub with a restored database raises the alarm again."""
@@ -42,8 +43,8 @@ class HubPiggyback:
         self._stages_under_way: set[StageKey] = set()
         self._unreadable: list[PendingUnreadableReport] = []
         self._unreadable_under_way: list[PendingUnreadableReport] = []
-        # A new journal knows no names, while the hub may have sent all names to the previous
-        # journal.
+        # A new journal contains no names, but the hub may already have sent all names to the
+        # previous journal.
         self._asks = not queue.limits.authentic and not inbound.has_identities(journal)
         self._incident_named = -inf
         """Elapsed time when the open incident was last named."""
@@ -108,7 +109,7 @@ class HubPiggyback:
         self._unreadable_under_way += words.unreadable
         self._fill_receipts(draft, capacity, words)
         if self._asks and draft.entries:
-            # Use only bytes that are already paid for.
+            # Use only bytes that cost nothing more.
             free = min(capacity, self._tariff.compute_paid_size(len(draft)))
             number = outbound.read_journal_number(self._journal)
             words.has_name_request = draft.add(Entry(number, JournalNumber(wants_names=True)), free)
@@ -137,7 +138,8 @@ class HubPiggyback:
 
     def _fill_receipts(self, draft: Draft, capacity: int, entries: PiggybackEntries) -> None:
         """Add receipts that cost nothing more or, if bytes are billed, at most RECEIPTS_BYTES of
-        receipts. Without other entries, add receipts only if they are worth a transmission.
+        receipts. If the draft is empty, add receipts only if they are worth a transmission of their
+        own.
         """
         if draft.entries and self._tariff.step > 1:
             capacity = min(capacity, self._tariff.compute_paid_size(len(draft)))

@@ -1,11 +1,11 @@
 """Chooses the neighbour through which we reach the hub, and decides when to announce our own route.
 Pure.
 
-A station that relays to the hub announces its route. A station that hears this announcement is one
-transmission further away, and announces a route of its own. Items for the hub go to the neighbour
-with the lowest cost. Among equals, a neighbour with a good battery comes first, then the shortest
-route. A route that is not renewed expires. Each announcement contains the route's age, so that
-stations in a loop cannot keep a dead route alive.
+A station that relays to the hub announces its route. A station that receives this announcement is
+one transmission further away from the hub, and announces its own route. Items for the hub go to the
+neighbour with the lowest cost. If the costs are equal, neighbours with a good battery come first,
+then shorter routes. A route that is not renewed expires. Each announcement contains the route's
+age, so that stations in a loop cannot keep a dead route alive.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.wire.envelope import NO_ROUTE, RouteToHub
 
 ROUTE_LIFETIME_S = 2100.0
-"""Seconds for which a route is valid after the hub's neighbour announced it."""
+"""Seconds for which a route is valid after the station next to the hub announced it."""
 ANNOUNCE_AFTER_S = 600.0
 """Seconds after which our route is announced in its own packet, if the route could not ride with
 other entries."""
@@ -27,8 +27,8 @@ REPEAT_AFTER_S = 120.0
 
 
 class KnownRoute(NamedTuple):
-    """A route to the hub that a neighbour announced. `since`: local time of the announcement; other
-    fields as in `wire.envelope.RouteToHub`.
+    """A route to the hub that a neighbour announced. `since` is the local time of the announcement.
+    The other fields are as in `wire.envelope.RouteToHub`.
     """
 
     hops: int
@@ -38,8 +38,8 @@ class KnownRoute(NamedTuple):
 
 
 class HubRoutes:
-    """Known routes to the hub. `compute_relay_cost` returns our cost of relaying to the hub in
-    credits, or None if we do not relay. `is_battery_low` returns True if our battery is nearly
+    """Known routes to the hub. `compute_relay_cost` returns the credits that it costs us to relay
+    to the hub, or None if we do not relay. `is_battery_low` returns True if our battery is nearly
     empty. `hops` is the maximum number of transmissions to reach any station. `clock` is elapsed
     time.
     """
@@ -99,7 +99,7 @@ class HubRoutes:
         return each.cost, each.is_battery_low, each.hops, -each.since
 
     def find_own_route(self) -> RouteToHub | None:
-        """Return our own route without our battery state; None if we have no route."""
+        """Return our own route without our battery state, or None if we have no route."""
         cost = self._compute_relay_cost()
         if cost is not None:
             return RouteToHub(0, 0, cost)
@@ -114,7 +114,7 @@ class HubRoutes:
     def find_route_to_announce(self, *, has_other_content: bool) -> RouteToHub | None:
         """Return our route if it must be announced now, otherwise None. A changed route is
         announced at once, in its own packet if necessary. An unchanged route is announced after
-        REPEAT_AFTER_S in a packet that `has_other_content`, or after ANNOUNCE_AFTER_S in its own
+        REPEAT_AFTER_S if the packet `has_other_content`, and after ANNOUNCE_AFTER_S in its own
         packet.
         """
         ours = self.find_own_route()

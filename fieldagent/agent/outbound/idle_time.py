@@ -1,5 +1,5 @@
-"""Measures the time since the last event of each key, although the wall clock may be set meanwhile.
-Pure.
+"""Measures the time since the last event of each key. The result is correct even if the wall clock
+is set in that time. Pure.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ class IdleTimes(Generic[K]):
         self._known: dict[K, tuple[float, float]] = {}
         """Time of each key's last event by the wall clock, and by the monotonic clock."""
         # In the first call of `measure`, the age of an event is taken from the wall clock. In later
-        # calls, a new event is at most as old as the previous call.
+        # calls, the age of a new event is at most the time since the previous call.
         self._oldest = inf
 
     def measure(self, last: Mapping[K, float], now: float, unix: float) -> dict[K, float]:
         """Return the seconds since the last event of each key. `last` contains the Unix times of
-        these events; each event of a key has a different time. `now` is a monotonic clock, `unix`
-        the wall clock.
+        these events; each event of a key has a different time. `now` is the time of a monotonic
+        clock, and `unix` of the wall clock.
         """
         known = {}
         for key, at in last.items():

@@ -1,4 +1,4 @@
-"""Cancels this kit's own incident, at the request of any of its people."""
+"""Cancels this kit's own incident, if one of its users requests this."""
 
 from __future__ import annotations
 
@@ -21,13 +21,14 @@ from fieldagent.package.package import (
 from fieldagent.wire.incident_proof import prove
 
 ANSWER_DELAY_MAX_S = 15.0
-"""Longest time in seconds for which the answer to a cancellation waits for a session or for an
-unplugged modem. The page reports after 20 s that the agent does not answer."""
+"""Longest time in seconds for which the response to a cancellation waits for the end of a session,
+or for an unplugged modem. After 20 s, the page reports that the agent does not respond.
+"""
 
 
 def can_have_own_messages(journal: Journal, number: int) -> bool:
-    """Return True if a person without a handheld may have sent a message in that incident of this
-    kit. Then people with handhelds may not cancel it alone.
+    """Return True if a person without a handheld may have sent a message in this kit's incident
+    `number`. Then people with handhelds are not allowed to cancel the incident alone.
     """
     for known in outbound.read_packages(journal, incident.list_items(journal, number)).values():
         if not isinstance(known, StoredPackage):
@@ -47,22 +48,23 @@ async def call_off(
     *,
     limit_s: float = ANSWER_DELAY_MAX_S,
 ) -> bool:
-    """End the open incident, and notify its possible receivers over the same channels. Return True
-    if anyone may have received it. If all items in flight end within `limit_s` seconds without
-    having left, withdraw the cancellation message. Raises the journal's errors.
+    """End the open incident `number`, and notify its possible receivers over the same channels.
+    Return True if someone may have received the incident. If all items in flight end within
+    `limit_s` seconds and none has left, withdraw the cancellation message. Raises the journal's
+    errors.
     """
     word = IncidentUpdate(number, IncidentState.CALLED_OFF)
     said = Package(prove(word, proof_keys[0]) if proof_keys else word, priority=SOS_PRIORITY - 1)
     standing = None
     if cancellation.can_have_left(number):
-        # One commit stores the message and ends the incident. Otherwise a power failure in between
-        # would leave the hub's alarm on while its kit no longer repeats the SOS.
+        # One commit stores the message and ends the incident. With two commits, a power failure
+        # between them could leave the hub's alarm on although the kit no longer repeats the SOS.
         standing = await intake.accept(said)
     in_flight = await cancellation.call_off(number)
     if standing is None:
         if not can_be_known(journal, number):
             return False
-        # A modem has taken an item since the check above.
+        # A modem has started to send an item since the check above.
         standing = await intake.accept(said)
     await wait_until_settled(in_flight, limit_s)
     if can_be_known(journal, number):
@@ -71,7 +73,7 @@ async def call_off(
 
 
 def can_be_known(journal: Journal, number: int) -> bool:
-    """Return True if an item of that incident of this kit may have been received."""
+    """Return True if someone may have received an item of this kit's incident `number`."""
     return any(
         delivery.status in (None, Status.DELIVERED)
         for sequence in incident.list_items(journal, number)

@@ -1,4 +1,5 @@
-"""Repeats the items of the kit's open incident until a person has it, or it is over.
+"""Repeats the items of the kit's open incident until a person has received the incident, or the
+incident is over.
 
 A channel's acceptance of an item proves little: the operator may lose it, or no station may listen.
 So the kit repeats each item over the channels that accepted it. Receivers recognise duplicates by
@@ -38,8 +39,8 @@ RepeatKey = tuple[int, Channel]
 
 
 def list_repeated(journal: Journal, end_condition: str) -> dict[RepeatKey, float]:
-    """Return the items of the open incident that must be repeated, by item and channel, each with
-    the elapsed time of its last event on that channel.
+    """Return the items of the open incident that must be repeated. The key is the item and the
+    channel, the value the elapsed time of the item's last event on this channel.
 
     `end_condition` is `person` or `hub`.
     """
@@ -73,8 +74,8 @@ async def run_incident_repeats(
     end_condition: str,
     clock: Callable[[], float],
 ) -> NoReturn:
-    """Repeat the items of `list_repeated` forever. An item is repeated on a channel after
-    `interval_s` seconds without an event on that channel; 0 disables the repeats.
+    """Repeat the items of `list_repeated` forever. An item is repeated on a channel if it had no
+    event there for `interval_s` seconds. 0 disables the repeats.
     """
     repeating: set[RepeatKey] = set()
     idle = IdleTimes[RepeatKey](CHECK_INTERVAL_S)
@@ -91,10 +92,10 @@ async def run_incident_repeats(
                 await repeat(journal, queues[channel], sequence)
                 repeating.add((sequence, channel))
         if incident.find_open(journal) is not None:
-            # Wake the queues, which also check if the incident must be named to the hub.
+            # Wake the queues, which also check whether the hub must receive the incident's number.
             for queue in queues.values():
                 queue.wake()
         else:
-            # An incident can only open in a commit.
+            # Wait for a commit, because only a commit can open an incident.
             await journal.wait_for_commit()
         await trio.sleep(CHECK_INTERVAL_S)

@@ -56,7 +56,7 @@ def describe_incidents(
     """Return this kit's incident, the incidents of other kits, and the number of open incidents of
     this kit: 0 or 1.
 
-    `interval_s` is the silence in seconds after which an item is repeated.
+    An item without an event for `interval_s` seconds is repeated.
     """
     own = incident.find_last(journal)
     now = journal.clock.now()
@@ -102,7 +102,9 @@ def list_heard_incidents(journal: Journal, number: int | None = None) -> list[di
 
 
 def describe_incident(journal: Journal, own_incident: Incident) -> dict[str, Any]:
-    """Return an incident of this kit with its steps and its Packages, oldest first."""
+    """Return an incident of this kit, with its steps and its Packages from the oldest to the
+    newest.
+    """
     return _describe_incident(
         journal, own_incident, incident.list_items(journal, own_incident.number)
     )
@@ -124,8 +126,8 @@ def _describe_incident(
 
 
 def list_steps(journal: Journal, own_incident: Incident, sequences: Sequence[int]) -> list[Step]:
-    """Return the known steps in their order: `state`, `at` (Unix time), and `channel`, `by`,
-    `text`, `unauthenticated` if they apply. `sequences` are the sequences of the incident's
+    """Return the known steps in their order. Each step has `state` and `at` (Unix time), and
+    `channel`, `by`, `text` and `unauthenticated` if they apply. `sequences` contains the incident's
     Packages.
     """
     date = journal.clock.date
@@ -207,7 +209,8 @@ def _compute_next_try(
     interval_s: float,
     end_condition: str,
 ) -> float | None:
-    """Return the Unix time of the next attempt; None if no channel will send the Package.
+    """Return the Unix time of the incident's next attempt. Return None if no channel will send any
+    of its Packages.
 
     The journal decides which Packages wait: a Package that is new, or from before a restart, may be
     in no queue yet.

@@ -1,6 +1,7 @@
-"""Accepts Packages: each gets an id and a number, is committed, and enters the queues.
+"""Accepts Packages: each Package gets an id and a number, is committed to disk, and enters the
+queues.
 
-Accepted means on disk: every answer of this module comes after the commit.
+A Package is accepted when it is on disk. The functions of this module return after the commit.
 """
 
 from __future__ import annotations
@@ -42,24 +43,25 @@ from fieldagent.system.wording import format_duration
 
 
 class Conflict(Exception):
-    """The id belongs to another Package that still waits; the text contains the id."""
+    """The id belongs to another Package that still waits. The message contains the id."""
 
 
 class KeyReused(Conflict):
-    """The Idempotency-Key was used for another body."""
+    """The Idempotency-Key was already used with another body."""
 
 
 Claim = int | str | tuple[int]
-"""Claim of a Package that is being stored: its id, its Idempotency-Key or, in a tuple, its
-collapseKey."""
+"""Value that a Package claims while it is being stored: its id (int), its Idempotency-Key (str) or
+its collapseKey (tuple).
+"""
 
 
 class Intake:
     """Accepts Packages. `queues` are the queues of the configured channels.
 
-    `time_to_live` is the default life of a Package in seconds. With the fan-out `cheapest`,
-    `head_start` is the longest time in seconds that a channel has before the next more expensive
-    one starts. `resume_event` is set once all earlier Packages are in the queues again.
+    `time_to_live` is the default life of a Package in seconds. If the fan-out is `cheapest`, a
+    channel starts at most `head_start` seconds before the next more expensive one. `resume_event`
+    is set once all earlier Packages are in the queues again.
     """
 
     def __init__(
@@ -92,9 +94,10 @@ class Intake:
         """Store and queue a Package, or return the state of the same Package that the caller posted
         before.
 
-        An SOS with `incident_number` joins that incident and opens no other. With `handle`, the
-        sender is an unauthenticated handheld, and its SOS joins or opens the handheld's own
-        incident. Raises NoSuchPerson, Conflict, IncidentOver, and the journal's errors.
+        If `incident_number` is not None, an SOS joins that incident and opens no other. If `handle`
+        is not empty, the sender is an unauthenticated handheld, and its SOS joins or opens the
+        handheld's own incident. Raises NoSuchPerson, Conflict, IncidentOver, and the journal's
+        errors.
         """
         claims: list[Claim] = [c for c in (package.id, idempotency_key) if c is not None]
         if package.collapse_key is not None:
@@ -193,16 +196,14 @@ class Intake:
             ]
         self._endings.wake_callers(replaced)
         if late:
-            # A replaced Package was in flight when the commit began. Its transmission has ended
-            # meanwhile, so store its end now.
+            # A replaced Package was in flight when the commit began. If its transmission ended
+            # during the commit, store its end now.
             await self._endings.record(late)
         return PackageState(id_, sequence, status, deliveries, dated)
 
     @contextmanager
     def _wait_for_id(self, id_: int) -> Iterator[None]:
-        """Inside this block, other callers that choose the same id wait until this Package is on
-        disk.
-        """
+        """Inside the block, other callers that choose `id_` wait until this Package is on disk."""
         if id_ in self._accepting:
             # The caller chose this id itself, so `accept` has already claimed the id.
             yield
@@ -215,8 +216,8 @@ class Intake:
             done.set()
 
     def _replace_names(self, package: Package) -> Package:
-        """Replace names in the Package by numbers, because a name may belong to another addressee
-        when the Package is encoded again.
+        """Replace names in the Package by numbers, because the name may belong to another addressee
+        by the time the Package is encoded again.
         """
         to = directory.resolve(self._journal, package.to)
         author = directory.resolve(self._journal, package.author)
@@ -228,8 +229,9 @@ class Intake:
     def _end_replaced(
         self, package: Package, id_: int, deliveries: Mapping[Channel, ChannelDelivery]
     ) -> Iterator[list[EndedDelivery]]:
-        """Yield the endings of the Packages that this one replaces. The replaced Packages cannot
-        leave inside the block, and afterwards only if the block raises.
+        """Yield the endings of the Packages that this one replaces. Inside the block, the replaced
+        Packages cannot leave. After the block, they can leave only if the block raised an
+        exception.
         """
         if package.collapse_key is None:
             yield []
@@ -254,7 +256,7 @@ class Intake:
     def _make_deliveries(
         self, package: Package, starts: Mapping[Channel, Begin]
     ) -> Mapping[Channel, ChannelDelivery]:
-        """Return the state of a newly accepted Package on each channel, with the time when the
+        """Return the state of a newly accepted Package on each channel, and the time when the
         channel may start.
         """
         deliveries = make_deliveries(package.channels, self._configured)
@@ -283,7 +285,7 @@ class Intake:
     def _list_past_deliveries(
         self, deliveries: Mapping[Channel, ChannelDelivery]
     ) -> dict[Channel, Steps]:
-        """Return the past deliveries of each channel that has enough data."""
+        """Return the past deliveries of each channel for which there are enough."""
         clock = self._journal.clock
         now = clock.date(clock.now())
         past = {
@@ -299,7 +301,9 @@ class Intake:
 
     @cached_property
     def _configured(self) -> frozenset[Channel]:
-        """Return the configured channels; all have a queue before the first Package is accepted."""
+        """Return the configured channels. Each of them has a queue before the first Package is
+        accepted.
+        """
         return frozenset(self._queues)
 
     def enqueue(
@@ -351,7 +355,7 @@ def _store_with_reasons(
     store: Operation[int], starts: Mapping[Channel, Begin], now: float
 ) -> Operation[int]:
     """Return an operation that also stores the reasons for a delayed start. The reason "it gathers"
-    is omitted: the queue shows it, and a track would store it for each position.
+    is left out, because the queue shows it, and a track would store it for each position.
     """
     waits = {
         name: begin for name, begin in starts.items() if begin.reason not in ("", GATHERING_REASON)
@@ -370,7 +374,9 @@ def _store_with_reasons(
 
 
 def _find_called_off(package: Package) -> int | None:
-    """Return the incident of this kit that the Package cancels; None if it cancels none."""
+    """Return the number of this kit's incident that the Package cancels. Return None if it cancels
+    none.
+    """
     word = package.item
     if not isinstance(word, IncidentUpdate) or word.station != incident.OWN_STATION:
         return None

@@ -1,7 +1,7 @@
-"""Checks if a peer's report about an item number is about our Package with that number.
+"""Checks whether a peer's report about an item number means our Package with that number.
 
-The peer may mean another item with the same number: an item from before the journal was lost, from
-another kit with our station number, or in a hub's restored database.
+The peer may mean another item with the same number: from before the journal was lost, from another
+kit with our station number, or from a hub's restored database.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from fieldagent.wire.fragments import cut_into_fragments, split
 
 
 def make_entry(stored_package: StoredPackage) -> Entry:
-    """Return the entry as it is sent, under its original sender's number."""
+    """Return the entry as it is sent, with the item number of its original sender."""
     number = stored_package.origin_sequence if stored_package.origin else stored_package.sequence
     dated = stored_package.accepted if stored_package.dated is None else stored_package.dated
     return make_numbered_entry(number, stored_package.package, dated, stored_package.back)
 
 
 def make_numbered_entry(number: int, package: Package, date: float, items_back: int = 0) -> Entry:
-    """Return the entry of a Package under a number. `date` (Unix time) is used if the item has no
-    time of its own; `items_back` is used only for an SOS.
+    """Return the entry of a Package with the item number `number`. `date` (Unix time) is used if
+    the item has no time of its own. `items_back` is used only for an SOS.
     """
     moment = get_position_time(package.item)
     time = int(date if moment is None else moment.timestamp())
@@ -48,8 +48,8 @@ def make_numbered_entry(number: int, package: Package, date: float, items_back: 
 def is_report_about(
     stored_package: StoredPackage, content: Receipt | Report | Ack, capacity: int | None = None
 ) -> bool:
-    """Return True if the report is about this item. If `capacity`, the size of a whole envelope, is
-    given, fragments count only if they were cut to that size.
+    """Return True if the report `content` is about this item. If `capacity` (the size of a whole
+    envelope) is not None, fragments count only if they were cut to this size.
     """
     entry = make_entry(stored_package)
     if isinstance(content, Receipt) or (isinstance(content, Ack) and content.whole):

@@ -1,9 +1,9 @@
 """Heap that removes its dead entries a few at a time. Pure.
 
 Rebuilding a heap of 90 000 entries at once would block the queue for a tenth of a second. So if
-there are too many dead entries, a sweep begins: the heap becomes the old heap. Each operation then
-takes some entries from the end of the old heap, and moves the live ones to a new heap. The rest of
-the old heap is still a heap, because its last entry has no children.
+there are too many dead entries, a gradual sweep begins, and the present heap becomes the old heap.
+Each operation then takes some entries from the end of the old heap, and moves the live ones to a
+new heap. The rest of the old heap is still a heap, because its last entry has no children.
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ class SweptHeap(Generic[Entry]):
         self._heap: list[Entry] = []
         self._old: list[Entry] = []
         self._moved: set[Entry] = set()
-        """Entries moved in this sweep: an entry that occurs twice is moved once."""
+        """Entries that were moved in this sweep. An entry that occurs twice in the old heap is
+        moved once.
+        """
 
     def __len__(self) -> int:
         """Return the number of live and dead entries."""
@@ -38,7 +40,7 @@ class SweptHeap(Generic[Entry]):
         heappush(self._heap, entry)
 
     def find_first(self) -> Entry | None:
-        """Return the smallest live entry, or None; dead entries before it are removed."""
+        """Return the smallest live entry, or None. Remove the dead entries before it."""
         heap = self._find_foremost()
         return heap[0] if heap else None
 
@@ -48,8 +50,8 @@ class SweptHeap(Generic[Entry]):
         return heappop(heap) if heap else None
 
     def _find_foremost(self) -> list[Entry]:
-        """Return the one of the two heaps that has the smallest live entry at its head. If there is
-        no live entry, return an empty heap.
+        """Return the heap whose first entry is the smallest live entry. If there is no live entry,
+        return an empty heap.
         """
         for heap in (self._heap, self._old):
             while heap and not self._lives(heap[0]):
@@ -59,8 +61,8 @@ class SweptHeap(Generic[Entry]):
         return self._old
 
     def _trim(self) -> bool:
-        """Remove dead entries from the heap's end, where removal moves no other entry. Return True
-        if SWEEP_STEP_ENTRIES entries were removed.
+        """Remove dead entries from the end of the heap's list, where this moves no other entry.
+        Return True if SWEEP_STEP_ENTRIES entries were removed.
         """
         for _ in range(SWEEP_STEP_ENTRIES):
             if not self._heap or self._lives(self._heap[-1]):
@@ -69,8 +71,8 @@ class SweptHeap(Generic[Entry]):
         return True
 
     def bound(self, live_count: int, slack: int) -> None:
-        """Limit the heap to twice `live_count` entries plus `slack`. The caller calls this after
-        each operation.
+        """Limit the heap to twice `live_count` entries plus `slack`. Call this function after each
+        operation.
         """
         if not self._old:
             if 2 * len(self._heap) <= 3 * live_count + slack or self._trim():

@@ -1,7 +1,7 @@
 """Asks the peer for the missing fragments of an item when no more fragments arrive.
 
 Each request costs credits or air time, and a sender that withdrew its Package never answers. So the
-requests become less frequent, and end.
+requests become less and less frequent, and then stop.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ CHECK_INTERVAL_S = ASK_AFTER_S / 4
 async def run_fragment_requests(
     journal: Journal, outboxes: Mapping[Channel, ChannelOutbox], *, clock: Callable[[], float]
 ) -> NoReturn:
-    """Ask for missing fragments forever. `clock` is the journal's."""
+    """Ask for missing fragments forever. `clock` is the journal's clock."""
     silences = IdleTimes[inbound.FragmentedItem](CHECK_INTERVAL_S)
     asked: dict[inbound.FragmentedItem, float] = {}
-    """Seconds without a fragment of each item at the last request."""
+    """For each item, the seconds without a new fragment at the time of the last request."""
     while True:
         await trio.sleep(CHECK_INTERVAL_S)
         last = inbound.list_incomplete(journal)
@@ -61,8 +61,9 @@ async def run_fragment_requests(
 def _find_channel_toward(
     outboxes: Mapping[Channel, ChannelOutbox], origin: int
 ) -> ChannelOutbox | None:
-    """Return the outbox of the channel that reaches the origin soonest: radio for a station,
-    otherwise a channel to the hub. Cellular is preferred because it is the cheapest.
+    """Return the outbox of the channel that reaches `origin` soonest. For a station, this is the
+    radio; for the hub, a channel that is ready, preferably the cheapest. Return None if there is
+    none.
     """
     if origin < 0:
         return outboxes.get(Channel.RADIO)

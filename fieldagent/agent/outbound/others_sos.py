@@ -1,8 +1,8 @@
 """Small budget for every SOS that is relayed or comes from an unauthenticated sender.
 
-Any person with a radio can send such an SOS. So this budget never uses up the credits that the kit
-keeps for an SOS of its own people. The budget has a few credits a day, and cannot use half of the
-day's reserve (`Budget.compute_remaining`). Over free channels such an SOS is sent like any SOS.
+Any person with a radio can send such an SOS, so the budget is only a few credits a day. It cannot
+use half of the day's reserve (`Budget.compute_remaining`), which is kept for an SOS of the kit's
+own people. Over free channels, such an SOS is sent like any other.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ from fieldagent.agent.outbound.budget import compute_day
 from fieldagent.system.elapsed_time import ElapsedTime
 
 OTHERS_SOS_COST_NAME = "an SOS of others"
-"""Name in the journal's table of costs, in the place of a channel, for the credits of this
-budget."""
+"""Name that stands for the channel in the journal's table of costs, for the credits of this
+budget.
+"""
 CREDITS_PER_DAY = 5
 
 
@@ -34,7 +35,7 @@ def compute_remaining(journal: Journal) -> int:
 
 
 def spend(credit: int, now: float, clock: ElapsedTime) -> Operation[None]:
-    """Return an operation that books `credit` credits under today."""
+    """Return an operation that books `credit` credits for the current day."""
 
     def store(db: sqlite3.Connection) -> None:
         day = compute_day(spending.read_known_day_in(db), now, clock)

@@ -44,11 +44,13 @@ from fieldagent.wire.outcome import Outcome
 log = logging.getLogger(__name__)
 
 FAILURE_PAUSE_S, FAILURE_PAUSE_MAX_S = 5.0, 60.0
-"""Seconds that a Package waits after a failure of the driver, times the Package's number of
-failures, and the longest wait."""
+"""Seconds that a Package waits after a failure of the driver, multiplied by the Package's number of
+failures; and the longest wait.
+"""
 RECHECK_AFTER_S = 3600.0
-"""Seconds after which the budget is checked again, because the wall clock, which decides the day,
-may have been set."""
+"""Seconds after which the budget is checked again, because the wall clock, which determines the
+day, may have been set.
+"""
 
 
 class ChannelOutbox:
@@ -85,7 +87,7 @@ class ChannelOutbox:
     async def run(self) -> None:
         """Store the ends of expired Packages, forever."""
         while True:
-            # First store the ends that could not be stored in the last round.
+            # First store the ends that could not be stored before.
             self._expired = self._expired or await self._queue.wait_for_expired()
             for reason, times in Counter(each.delivery.reason for each in self._expired).items():
                 log.warning("%s: %d %s before they could be sent", self.channel, times, reason)
@@ -179,8 +181,8 @@ class ChannelOutbox:
         self._intent = intent
 
     async def note_copy(self, transmission: Transmission) -> None:
-        """Record that the transmission is sent a second time, because it is unknown if the first
-        copy left. Book the possible cost of the first copy.
+        """Record that the transmission is sent a second time, because it is unknown whether the
+        first copy left. Book the possible cost of the first copy.
         """
         spent = self._sum_in_doubt(transmission)
         segments = self._queue.in_flight[transmission.number]
@@ -289,8 +291,8 @@ class ChannelOutbox:
         """Put the Packages that a failed driver had in flight back into the queue, except those of
         a recorded intent, whose result is still unknown.
 
-        From now on each of these Packages is sent alone, after waits that become longer. So a
-        Package that makes drivers fail does not delay other Packages.
+        From now on, each of these Packages is sent alone, after longer and longer waits. So a
+        Package that makes the driver fail does not delay other Packages.
         """
         begun = None if self._intent is None else self._intent.transmission.number
         lost = [number for number in self._queue.in_flight if number != begun]
@@ -326,9 +328,9 @@ class ChannelOutbox:
         try_again(self._queue)
 
     def compute_allowance(self, *, urgent: bool = False, mailbox: bool = False) -> int | None:
-        # While an answer to an SOS is awaited, a check of the mailbox is urgent, because the answer
-        # ends the repeats, which cost more. This includes a neighbour's SOS, whose answer arrives
-        # only over this kit.
+        # While an SOS waits for an answer, a mailbox check is urgent, because the answer ends the
+        # repeats, which cost more. This also applies to a neighbour's SOS, because its answer
+        # arrives only through this kit.
         now = self._journal.clock.date(self._endings.clock())
         urgent = urgent or (mailbox and incident.is_answer_awaited(self._journal, now))
         return self.budget.compute_remaining(urgent=urgent, mailbox=mailbox)
@@ -371,8 +373,8 @@ def _finish_failed(
 def _compute_refused_due(
     journal: Journal, queue: ChannelQueue, segments: list[Segment]
 ) -> float | None:
-    """Return the time of the next attempt for a refused SOS. Return None for other Packages and for
-    an SOS that is over: such Packages end as Error.
+    """Return the time of the next attempt for a refused SOS. For other Packages and for a closed
+    SOS, return None: their status becomes Error.
     """
     sequence = segments[0].sequence if len(segments) == 1 else None
     if sequence is None or sequence not in queue or not queue.is_urgent(sequence):

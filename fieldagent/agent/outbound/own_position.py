@@ -41,8 +41,9 @@ async def track(
     source: tuple[str, int],
     interval_s: float,
 ) -> NoReturn:
-    """Add a position to the open incident every `interval_s` seconds over all channels, and every
-    minute over free channels. `interval_s` 0 disables both. `source` is gpsd's host and port.
+    """Add a position to the open incident every `interval_s` seconds, which is sent over all
+    channels. In between, add a position every minute that is sent only over free channels. If
+    `interval_s` is 0, add no positions. `source` is gpsd's host and port.
     """
     while True:
         if not interval_s or incident.find_open(journal) is None:
@@ -58,14 +59,14 @@ async def track(
                 break
             if due:
                 paid_at = trio.current_time()
-            # Check again which channels are free: the IP link may be lost, and each position would
-            # then cost an SMS.
+            # Check again which channels are free, because without the IP link each position would
+            # cost an SMS.
             if due or (free := free & _free(queues)):
                 await _add(journal, intake, source, None if due else free)
 
 
 def _free(queues: Mapping[Channel, ChannelQueue]) -> frozenset[Channel]:
-    """Return the channels over which a message costs nothing now."""
+    """Return the channels on which a message costs nothing at present."""
     return frozenset(
         channel for channel in queues if not queues[channel].limits.tariff.compute_units(1)
     )
@@ -86,15 +87,15 @@ async def _add(
     if open_incident is None or fix is None:
         return
     package = Package(make_location(fix), channels=channels, priority=SOS_PRIORITY)
-    # The incident may have been canceled while the receiver searched; a position alone does not
-    # raise an SOS.
+    # The incident may have been cancelled while the GPS receiver was searching. A position must not
+    # open a new incident.
     with suppress(IncidentOver):
         await intake.accept(package, incident_number=open_incident.number)
 
 
 def make_location(fix: Fix) -> Location:
-    """Return a fix as an item. If the receiver does not know the date, the item has none, and the
-    agent dates it.
+    """Return the item for a fix. If the GPS receiver does not know the date, the item has no time,
+    and the agent sets it.
     """
     moment = convert_to_date(int(fix.time)) if fix.time >= EARLIEST_TIME else None
     return Location(

@@ -1,8 +1,8 @@
 """Chooses the content of one transmission, and encodes it.
 
 The first Package of the queue is packed first. A Package that is too large is sent in fragments,
-one in each transmission. To a small Package, other Packages are added until the transmission is
-full. Each candidate is encoded once, and the bytes are kept.
+one in each transmission. If a Package is small, other Packages are added until the transmission is
+full. Each candidate is encoded only once.
 
 A radio does not report which stations received a packet. So each transmission on the air waits for
 a station's acknowledgement of each Package in it. An acknowledgement of a later transmission shows
@@ -46,8 +46,9 @@ class _AwaitedAck:
     """Packages in the transmission that no station has confirmed."""
     is_over: trio.Event = field(default_factory=trio.Event)
     missed: bool = False
-    """True if a station has a later transmission but not this one, or answered a round of fragments
-    without confirming this one."""
+    """True if a station has acknowledged a later transmission but not this one, or has answered the
+    round of fragments without confirming this one.
+    """
     is_transmitted: bool = False
     """True if the whole round of fragments has been transmitted, so that an Ack now shows all
     fragments that arrived."""
@@ -63,19 +64,17 @@ class AwaitedAcks:
         self._heard_at = -inf
 
     def expect(self, number: int, segments: Iterable[Segment]) -> None:
-        """Expect acknowledgements for these segments, which are sent in the packet with that
-        number.
-        """
+        """Expect acknowledgements for these segments, which are sent in the packet `number`."""
         segments = list(segments)
         self._awaited[number] = _AwaitedAck(segments, {segment.sequence for segment in segments})
 
     def drop(self, number: int) -> None:
-        """Stop expecting acknowledgements for this transmission."""
+        """Stop expecting acknowledgements for the transmission `number`."""
         self._awaited.pop(number, None)
 
     async def wait_for_acknowledgement(self, number: int) -> bool:
-        """Wait until stations have all of the packet. Return False as soon as an acknowledgement
-        shows that a part was missed.
+        """Wait until stations have confirmed the whole packet, and return True. Return False as
+        soon as an acknowledgement shows that a part was missed.
         """
         awaited = self._awaited.get(number)
         if awaited is None:
@@ -85,7 +84,7 @@ class AwaitedAcks:
         return not awaited.missed
 
     def note_heard(self) -> None:
-        """Record that a station is in range."""
+        """Record that a station was heard just now."""
         self._heard_at = trio.current_time()
 
     def apply_ack(self, sequence: int, ack: Ack) -> bool:
@@ -121,7 +120,9 @@ log = logging.getLogger(__name__)
 
 
 SOS_ALONE_TRIES = 2
-"""Number of first attempts in which an SOS is sent in a message of its own."""
+"""Number of attempts in which an SOS is sent alone in a message, before other items may be
+added.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,8 +156,9 @@ class _NextPart:
 
 
 class Packing:
-    """Packs transmissions of one channel. `key` tags them, or encrypts them if `is_sealed`. On the
-    air, `station` is the sender's number, and `packet_bytes` the largest packet.
+    """Packs the transmissions of one channel. They are tagged with `key`, or encrypted with it if
+    `is_sealed`. On the air, `station` is the sender's number, and `packet_bytes` the size of the
+    largest packet.
     """
 
     def __init__(
@@ -192,13 +194,13 @@ class Packing:
         return Capacity(size, self._key is not None, self._limits.shared)
 
     def compute_cost(self, sequence: int) -> int:
-        """Return the cost of the Package's next transmission, if it is sent alone, in the tariff's
-        units.
+        """Return the cost, in the tariff's units, of the Package's next transmission if no other
+        Package shares it.
         """
         try:
             return self._limits.tariff.compute_units(len(self._choose_next(sequence).body))
         except (DamagedPackage, TooLarge):
-            # `pack` handles this error.
+            # Ignore the error here, because `pack` handles it.
             return 0
 
     def count_tries(self, sequence: int) -> int:
@@ -209,7 +211,7 @@ class Packing:
             return 0
 
     async def fix_dates(self) -> None:
-        """Fix the dates of Packages that may leave next: from now on they keep that date."""
+        """Fix the dates of the Packages that may leave next. A fixed date no longer changes."""
         undated = list_foremost_undated(self._journal, self._channel, 1 + self._limits.companions)
         if undated:
             await self._journal.persist(store_dates(undated, self._journal.clock.date(0.0)))
@@ -221,17 +223,17 @@ class Packing:
         self.forget_prepared()
 
     def forget_prepared(self) -> None:
-        """Forget the prepared Package, because of an attempt or a new date."""
+        """Forget the prepared Package, because of an attempt, a new date or a new key."""
         self._prepared = None
 
     def pack(
         self, now: float, capacity: int, ordinary_bytes: int, piggyback: Piggyback
     ) -> PackedTransmission | None:
-        """Return the next transmission in at most `capacity` bytes, or None. Mark its Packages as
+        """Return the next transmission, of at most `capacity` bytes, or None. Mark its Packages as
         in flight.
 
-        Entries that are not an SOS stay within `ordinary_bytes` bytes, or within the rest of the
-        SOS's last credit. The credits that are kept for an SOS must not pay for these entries.
+        The credits that are kept for an SOS must not pay for other entries. So these entries stay
+        within `ordinary_bytes` bytes, or within the unused bytes of the SOS's last credit.
         """
         repeat = piggyback.find_next_repeat(is_busy=self._is_busy(now))
         if repeat is not None:
@@ -256,7 +258,7 @@ class Packing:
             if alone and not urgent:
                 passed.append(key)
                 break
-            # An SOS of others that rides with the kit's own SOS must be paid from its own budget.
+            # An SOS of others that is sent with the kit's own SOS must be paid from its own budget.
             own = urgent and not (segments and self.queue.is_sos_of_others(key))
             most = capacity if own else self._compute_fill_limit(draft, capacity, ordinary_bytes)
             if candidate.undated:
@@ -306,9 +308,9 @@ class Packing:
         return self._limits.tariff.compute_units(1) > 0 and tries < SOS_ALONE_TRIES
 
     def _add_end_mark(self, draft: Draft, capacity: int, follow: int) -> None:
-        """Add the number of fragments that follow in this round. After these fragments we listen,
-        and the receivers answer. The last few fragments contain this number, because the very last
-        one may be lost.
+        """Add the number of fragments that follow in this round (`follow`). After these fragments,
+        the receivers answer. The last few fragments all contain this number, because any of them
+        may be lost.
         """
         if self._station and follow < WINDOW:
             draft.add(Entry(0, Source(self._station, follow)), capacity)
@@ -369,8 +371,8 @@ class Packing:
     def _add_if_fitting(
         self, candidate: _NextPart, sequence_owner: int, draft: Draft, capacity: int
     ) -> bool:
-        """Add the candidate to the draft and return True, if it is a complete item of the same
-        sender and fits within the fill limit.
+        """Add the candidate to the draft if it is a complete item of the same sender and fits
+        within the fill limit. Return True if it was added.
         """
         lone = candidate.segment.sequence in self.queue.alone or candidate.origin != sequence_owner
         if candidate.segment.count > 1 or lone:
@@ -410,8 +412,8 @@ class Packing:
         return _NextPart(segment, known.origin, entry, body, tries, known.undated)
 
     def _choose_positions(self, segment: Segment, tries: int) -> list[int]:
-        """Return the positions of the next fragments to send. Return several only if a station is
-        known to receive them.
+        """Return the positions of the next fragments to send. Return several positions only if a
+        station is known to listen.
         """
         if segment.sequence in self.queue.bursts:
             return self.queue.bursts[segment.sequence].waiting
@@ -425,8 +427,8 @@ class Packing:
             together = WINDOW if tries else ROUND_FRAGMENTS_MAX
         elif self.acks is not None and held:
             together = WINDOW
-        # Start each attempt with a different fragment. That helps if the stations that had earlier
-        # fragments are now out of range.
+        # Start each attempt with a different fragment. This helps if the stations that have the
+        # earlier fragments are now out of range.
         turn = tries if self._limits.shared else 0
         # If no fragment is missing, the end of the Package was not stored. Send one fragment, so
         # that a station that has all fragments confirms the Package again.

@@ -1,9 +1,9 @@
-"""Interface between packing and the entries that ride with Packages to the peer: confirmations of
-the peer's items, and our identity.
+"""Interface between packing and the entries that are sent to the peer with Packages: confirmations
+of the peer's items, and our identity.
 
-For the hub they are receipts and reports of missing fragments (`hub_piggyback`). On the air they
-are acknowledgements, our name, and the request to relay (`radio_piggyback`). Each kind decides when
-it is worth a transmission of its own.
+For the hub, the entries are receipts and reports of missing fragments (`hub_piggyback`). On the
+air, they are acknowledgements, our name, and the request to relay (`radio_piggyback`). Each
+implementation decides when its entries are worth a transmission of their own.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ StageKey = tuple[int, int, int, str]
 
 @dataclass(slots=True)
 class PiggybackEntries:
-    """Entries that rode with Packages in one transmission. If the transmission fails, they wait
-    again.
+    """Entries that were sent with Packages in one transmission. If the transmission fails, they
+    wait again.
     """
 
     reports: dict[int, Entry] = field(default_factory=dict)
@@ -39,7 +39,7 @@ class PiggybackEntries:
 
 @dataclass(frozen=True, slots=True)
 class RepeatedPacket:
-    """One packet that is repeated on the air: entries of the station `origin`."""
+    """One packet that is repeated on the air. It contains entries of the station `origin`."""
 
     origin: int
     entries: Sequence[Entry]
@@ -66,15 +66,15 @@ class Piggyback(Protocol):
         """Ask for names, because an item came from a person without a known name."""
 
     def is_worth_sending(self) -> bool:
-        """Return True if some entries are worth a transmission without a Package."""
+        """Return True if the waiting entries justify a transmission without a Package."""
 
     def fill(self, draft: Draft, capacity: int) -> PiggybackEntries:
         """Add to `draft` the entries that fit into `capacity` bytes."""
 
     def find_next_repeat(self, *, is_busy: bool | None) -> RepeatedPacket | None:
-        """Return an item to repeat before anything else, or None. While a Package waits (`is_busy`
-        is True), only an SOS is returned. If that Package is an SOS itself (`is_busy` is None),
-        return None.
+        """Return an item that must be repeated before any Package is sent, or None. While a Package
+        waits (`is_busy` is True), return only an SOS. If the waiting Package is itself an SOS
+        (`is_busy` is None), return None.
         """
 
     def find_joining(self) -> RepeatedPacket | None:
@@ -84,8 +84,8 @@ class Piggyback(Protocol):
         """Record that the item from `find_joining` fits and is sent."""
 
     def record(self, db: sqlite3.Connection, entries: PiggybackEntries) -> None:
-        """Record that the transmission left with these entries. This runs in the commit that
-        records the transmission.
+        """Record that the transmission left with these entries. Call this function in the commit
+        that records the transmission.
         """
 
     def mark_settled(

@@ -1,13 +1,13 @@
-"""Queue of one channel: by priority, and first come first served within a priority.
+"""Queue of one channel, ordered by priority, and by arrival within a priority.
 
-Pure: it reads no clock (`now` and other times are seconds of any one clock) and does no I/O. Every
-operation costs O(log n). Entries are plain tuples, which take the least memory: a gateway may have
-100 000 waiting Packages. A heap entry that the index no longer contains is dead, and is skipped.
-The length of a heap is at most twice its live entries plus 64.
+Pure: this module reads no clock and does no I/O. `now` and all other times are seconds of the same
+clock. Every operation costs O(log n). Entries are plain tuples, which take the least memory: a
+gateway may have 100 000 waiting Packages. A heap entry that the index no longer contains is dead,
+and is skipped. The length of a heap is at most twice its live entries plus 64.
 
 `CollapseIndex` finds the newest Package of each collapseKey. An SOS replaces an older SOS or an
-ordinary Package with its key, but an ordinary Package never replaces an SOS. `Timers` returns keys
-whose time has come, soonest first.
+ordinary Package with its key, but an ordinary Package never replaces an SOS. `Timers` returns the
+keys whose time has come, the earliest first.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ Timer = tuple[float, int]
 
 
 class Timers:
-    """Timers of keys. `entries` contains the tuple of each key; its member at `place` is the valid
-    time.
+    """Timers of keys. `entries` contains a tuple for each key, and the key's valid time is the
+    tuple's member at index `place`.
     """
 
     def __init__(self, entries: Mapping[int, Sequence[Any]], place: int) -> None:
@@ -55,21 +55,21 @@ class Timers:
             yield timer[1]
 
     def find_first(self) -> float:
-        """Return the next time; infinity if there is none."""
+        """Return the time of the earliest timer, or infinity if there is no timer."""
         timer = self._heap.find_first()
         return inf if timer is None else timer[0]
 
     def bound(self, live_count: int, slack: int) -> None:
-        """Limit the number of dead timers to `live_count` plus `slack`."""
+        """Limit the number of dead timers in the heap to `live_count` plus `slack`."""
         self._heap.bound(live_count, slack)
 
 
 Kind = tuple[int, bool]
-"""The collapseKey, and True if its Package is an SOS."""
+"""The collapseKey of a Package, and True if the Package is an SOS."""
 
 
 def is_replaced_by(old_kind: Kind | None, new_kind: Kind) -> bool:
-    """Return True if the newer Package replaces the older."""
+    """Return True if a newer Package of `new_kind` replaces an older Package of `old_kind`."""
     return old_kind is not None and old_kind[0] == new_kind[0] and new_kind[1] >= old_kind[1]
 
 
@@ -82,12 +82,12 @@ class CollapseIndex:
             self._newest[kind] = key
 
     def drop(self, kind: Kind | None, key: int) -> None:
-        """Forget a removed Package, if the Package was the newest of its kind."""
+        """Forget the removed Package `key` if it was the newest of its kind."""
         if kind is not None and self._newest.get(kind) == key:
             del self._newest[kind]
 
     def list_replaceable(self, kind: Kind | None, taken_keys: Collection[int]) -> list[int]:
-        """Return the Packages that a new Package of that kind replaces, except those in
+        """Return the Packages that a new Package of `kind` replaces, except those in
         `taken_keys`.
         """
         if kind is None:
@@ -97,7 +97,7 @@ class CollapseIndex:
         return [key for key in keys if key is not None and key not in taken_keys]
 
     def find_newer(self, kind: Kind | None, key: int) -> int | None:
-        """Return the newest Package that replaces the Package `key`; None if there is none."""
+        """Return the newest Package that replaces the Package `key`, or None if there is none."""
         if kind is None:
             return None
         collapse_key, sos = kind
@@ -108,9 +108,9 @@ class CollapseIndex:
 DEAD_ENTRIES_SLACK = 64
 
 Place = tuple[int, int, int]
-"""Negated priority, order (among equal priorities, the smaller order is sent first), key."""
+"""Negated priority, order and key. If priorities are equal, the smaller order is sent first."""
 Entry = tuple[int, int, int, Kind | None, float, float]
-"""Three members of the place, then the Kind, the expiry time and the due time."""
+"""The three members of the Place, then the Kind, the expiry time and the due time."""
 _KEY: Final = 2
 _COLLAPSE: Final = 3
 _EXPIRES: Final = 4
@@ -119,7 +119,7 @@ _DUE_INDEX: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """Sizes for the check of the memory bound; `heaps` contains the length of each heap."""
+    """Sizes for a check of the memory use. `heaps` contains the length of each heap."""
 
     live: int
     heaps: tuple[int, ...]
@@ -139,7 +139,7 @@ class Queue:
         """Keys that `pop_due` skips: in flight, or held."""
         self._held: set[int] = set()
         self._overtaken: set[int] = set()
-        """Keys in flight for whose collapseKey a newer Package has arrived."""
+        """Keys in flight whose Package was replaced by a newer Package that has already arrived."""
         self._collapse = CollapseIndex()
         self._ready: SweptHeap[Entry] = SweptHeap(
             lambda entry: self._entries.get(entry[2]) is entry and entry[2] not in self._taken
@@ -163,7 +163,8 @@ class Queue:
 
     def hold_replaceable(self, collapse_key: int | None, *, sos: bool = False) -> list[int]:
         """Hold the Packages that a new Package will replace, and return them. `pop_due` does not
-        return a held Package: `add` of the new Package removes it, or `release` lets it wait again.
+        return a held Package. When the new Package is added, `add` removes the held one. Otherwise
+        `release` makes it wait again.
         """
         held = self._collapse.list_replaceable(
             None if collapse_key is None else (collapse_key, sos), self.get_in_flight()
@@ -191,10 +192,10 @@ class Queue:
     ) -> list[int]:
         """Add a Package. Remove the Packages that it replaces, and return them.
 
-        With `is_taken` the Package is in flight at once, because its transmission began before the
+        If `is_taken`, the Package is in flight at once, because its transmission began before the
         program started.
 
-        With `newest_first` a later Package is sent before earlier Packages with the same flag. All
+        If `newest_first`, the Package is sent before earlier Packages with the same flag. All
         Packages with this flag are sent before other Packages of their priority.
 
         A newer Package takes the older one's place if their priority is equal. A taken Package is
@@ -239,8 +240,8 @@ class Queue:
         return None if entry is None else entry[_KEY]
 
     def pop_due(self, now: float) -> int | None:
-        """Take and return the most urgent Package that is due; None if there is none. It stays
-        taken until `requeue` or `remove`.
+        """Take the most urgent Package that is due, and return its key. Return None if no Package
+        is due. The Package stays taken until `requeue` or `remove` is called.
         """
         if self._delayed:
             self._promote(now)
@@ -255,14 +256,14 @@ class Queue:
         return self._taken - self._held
 
     def is_superseded(self, key: int) -> bool:
-        """Return True if a newer Package with its collapseKey waits or has arrived, so that
-        `requeue` would remove this one.
+        """Return True if a newer Package with the same collapseKey waits or has arrived. Then
+        `requeue` would remove the Package `key`.
         """
         collapse = _get_kind(self._entries.get(key))
         return key in self._overtaken or self._collapse.find_newer(collapse, key) is not None
 
     def hold_until_hastened(self, key: int) -> None:
-        """Let a Package wait until `hasten`. A Package in flight is not changed."""
+        """Make a Package wait until `hasten` is called. A Package in flight is not changed."""
         self._move(key, inf)
 
     def hasten(self, key: int) -> None:
@@ -274,17 +275,17 @@ class Queue:
         if entry is None or entry[_DUE_INDEX] == due_time:
             return
         if key in self._held:
-            # The Package that replaces the held one inherits this time. If the held Package is
+            # If a new Package replaces the held one, it inherits this time. If the held Package is
             # released instead, it keeps this time.
             self._entries[key] = _make_due_entry(entry, due_time)
         elif key not in self._taken:
             self._insert(_make_due_entry(entry, due_time))
 
     def requeue(self, key: int, due_time: float = -inf) -> bool:
-        """Put back a Package that was not sent: it waits in its old place, until `due_time`.
+        """Put back a Package that was not sent. It waits in its old place until `due_time`.
 
-        Return False and remove `key` if a newer Package with its collapseKey waits or has already
-        arrived. A newer Package that waits gets the place of `key`.
+        If a newer Package with the same collapseKey waits or has already arrived, remove `key` and
+        return False. A newer Package that waits gets the place of `key`.
         """
         self._taken.discard(key)
         negated, order, _, collapse, expires, _ = self._entries[key]
@@ -294,8 +295,8 @@ class Queue:
             self.remove(key)
             return False
         if newer is None:
-            # A newer Package of this kind may have been added and have ended meanwhile, so note
-            # this one as the newest again.
+            # A newer Package of this kind may have been added and ended in the meantime, so make
+            # this one the newest again.
             self._collapse.note(collapse, key)
             self._insert(entry)
             return True
@@ -344,7 +345,7 @@ class Queue:
         return ended
 
     def compute_next_change(self, now: float) -> float:
-        """Return the time when the next waiting Package becomes due or expires; Packages that are
+        """Return the next time when a waiting Package becomes due or expires. Packages that are
         already due are ignored.
         """
         self._promote(now)
@@ -371,8 +372,8 @@ def _make_due_entry(entry: Entry, due_time: float) -> Entry:
 
 
 def _make_inheriting(new_entry: Entry, old_entry: Entry) -> Entry:
-    """Return the new entry, with the order and due time of the old entry if their priorities are
-    equal.
+    """Return the new entry. If both entries have the same priority, use the earlier order and the
+    later due time.
     """
     negated, order, key, collapse, expires, due = new_entry
     if negated != old_entry[0]:
@@ -388,7 +389,7 @@ def _make_inheriting(new_entry: Entry, old_entry: Entry) -> Entry:
 
 
 def compute_due_time(queue: Queue, key: int) -> float:
-    """Return the time when the Package may be sent; -inf if it may be sent at once."""
+    """Return the time when the Package may be sent, or -inf if it may be sent at once."""
     entry = queue._entries.get(key)
     return -inf if entry is None else entry[_DUE_INDEX]
 

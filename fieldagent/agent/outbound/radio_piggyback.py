@@ -1,5 +1,5 @@
-"""Entries for other kits that ride with Packages on the air: acknowledgements of their items, our
-name, and requests to relay to the hub.
+"""Entries for other kits that are sent on the air with Packages: acknowledgements of the kits'
+items, our name, and requests to relay our items to the hub.
 """
 
 from __future__ import annotations
@@ -41,8 +41,9 @@ INTRODUCE_INTERVAL_S = 3600.0
 PROGRAM = Entry(0, Program(__version__))
 """Our version, sent with our name if it fits."""
 HELLO_SPACING_S = 10.0
-"""Seconds between two hellos, so that kits that are switched on together do not keep answering each
-other's hellos."""
+"""Shortest time in seconds between two hellos. Without it, kits that are switched on together would
+keep answering each other's hellos.
+"""
 
 
 def is_going_down(entry: Entry) -> bool:
@@ -95,7 +96,7 @@ class RadioPiggyback:
         self._said_hello = -inf
         self._presents_itself = False
         self._acks: dict[tuple[int, int], _DueAck] = {}
-        """Acknowledgements by the item's station and number."""
+        """Waiting acknowledgements, by the item's station and number."""
         self._repeats: list[RepeatedPacket] = []
         self.said: set[int] = set()
         """Numbers of our items that were sent on the air."""
@@ -108,8 +109,8 @@ class RadioPiggyback:
         self._repeats.sort(key=lambda each: not each.sos)
 
     def stop_repeating(self, origin: int, sequence: int) -> None:
-        """Drop the waiting repeat of an item that another station has repeated, unless it is an
-        SOS.
+        """Cancel the waiting repeat of an item, unless it is an SOS, because another station has
+        repeated the item.
         """
         self._repeats = [
             each
@@ -133,8 +134,8 @@ class RadioPiggyback:
         return self._asks_for_relay()
 
     def request(self, *, sos: bool = False, excluded: Collection[int] = ()) -> Entry | None:
-        """Return a request to a neighbour to relay to the hub; None if there is no suitable
-        neighbour. Without a known route, an SOS asks every station.
+        """Return an entry that asks a neighbour to relay to the hub, or None if there is no
+        suitable neighbour. If no route is known, an SOS asks every station.
         """
         hop = self.hub_routes.find_next_hop(excluded)
         if hop is None and not sos:
@@ -142,8 +143,8 @@ class RadioPiggyback:
         return Entry(0, RelayRequest(hop or 0))
 
     def introduce(self, *, is_immediate: bool = False) -> None:
-        """Send our name to a station that may not know it. The name rides in the next packet. With
-        `is_immediate` the name gets its own packet, unless it was sent recently.
+        """Send our name to a station that may not know it. The name is sent in the next packet. If
+        `is_immediate`, the name gets its own packet, unless it was sent recently.
         """
         self._introduced = -INTRODUCE_INTERVAL_S
         self._presents_itself |= is_immediate and self.clock() - self._said_hello >= HELLO_SPACING_S
@@ -158,10 +159,10 @@ class RadioPiggyback:
         is_alone: bool = False,
         crowd: int = 1,
     ) -> None:
-        """Acknowledge an item. With `in_summary`, a summary confirms the item; one of the `crowd`
-        stations in range sends the summary. With `in_two_packets`, send the acknowledgement twice,
-        because an earlier one was lost. With `is_alone`, send it also without a summary, because a
-        station that has forgotten one of several items cannot verify the summary.
+        """Acknowledge an item. If `in_summary`, a summary confirms the item, and one of the `crowd`
+        stations in range sends the summary. If `in_two_packets`, send the acknowledgement twice,
+        because an earlier one was lost. If `is_alone`, also send the acknowledgement separately,
+        because a station that has forgotten one of several items cannot verify the summary.
         """
         key = ack.station, sequence
         if (before := self._acks.get(key)) is not None:
@@ -186,8 +187,8 @@ class RadioPiggyback:
             self.summaries.begin(self.clock())
 
     def add_stored_item(self, station: int, item: Entry, *, is_listed: bool = True) -> None:
-        """Record that an item, not an SOS, is on disk. Without `is_listed` the item is not listed
-        in summaries.
+        """Record that an item, which is not an SOS, is on disk. If `is_listed` is False, summaries
+        do not list the item.
         """
         if not is_listed:
             self.summaries.hide_item(station, item.sequence)
@@ -202,7 +203,7 @@ class RadioPiggyback:
         self.hub_routes.announce_route_to()
 
     def process_summary(self, summary: Entry) -> list[int]:
-        """Take in another station's summary. Return the numbers of the items that the other station
+        """Process another station's summary. Return the numbers of the items that the other station
         is missing and this kit has.
         """
         assert isinstance(summary.content, Ack)
@@ -213,8 +214,8 @@ class RadioPiggyback:
         return self.summaries.process_summary(summary, self.clock())
 
     def drop_covered_acknowledgement(self, sequence: int, ack: Ack) -> None:
-        """Drop our acknowledgement if another station has acknowledged the same fragments of the
-        item or more.
+        """Drop our waiting acknowledgement if another station's `ack` confirms at least the same
+        fragments of the item.
         """
         key = ack.station, sequence
         due = self._acks.get(key)
@@ -328,7 +329,7 @@ def _fill_readings(
         if word.hops:
             bare.insert(0, Entry(0, AuthorMark(word.origin, word.hops), word.entry.time))
         named = [*bare, *_find_name_entries(word, journal)]
-        # Also count a receipt that fits into no packet as sent, so that it is not tried forever.
+        # Mark a receipt as sent even if it fits into no packet, so that it is not tried forever.
         if draft.add_all(named, capacity) or draft.add_all(bare, capacity) or not draft.entries:
             readings.mark_sent(word, now)
 

@@ -31,13 +31,15 @@ class Step(NamedTuple):
     at: float
     """Unix time of the step."""
     stage: str
-    """`kept`, `left`, `heard`, `hub`, `ended`, or the name of a `Stage` in lower case."""
+    """Name of the stage: `kept`, `left`, `heard`, `hub`, `ended`, or the name of a `Stage` in lower
+    case.
+    """
     who: str
     """Person or kit that has the Package at this step; empty if there is none or it is unknown."""
     text: str
     """Text of the step for people, in English."""
     detail: str = ""
-    """Another detail beside `who`: the name of a person or service, or a reason."""
+    """A detail in addition to `who`: the name of a person or service, or a reason."""
 
 
 HUB = "the hub"
@@ -79,8 +81,8 @@ def list_reached(journal: Journal, stored_package: PackageFacts) -> list[Step]:
 def list_reached_beyond(
     journal: Journal, packages: Sequence[PackageFacts | StoredPackage]
 ) -> dict[int, list[Step]]:
-    """Return for each Package the steps after its arrival at the hub or at a kit, from the lowest
-    stage.
+    """Return, for each Package, the steps after its arrival at the hub or at a kit, from the lowest
+    stage to the highest.
     """
     ladders: dict[int, list[Step]] = {}
     stages = outbound.list_reached(journal, [each.sequence for each in packages])
@@ -95,7 +97,7 @@ def list_reached_beyond(
 
 
 def _describe_addressee(journal: Journal, stored_package: PackageFacts | StoredPackage) -> str:
-    """Return a description of the addressee; empty if the addressee is unknown."""
+    """Return a description of the addressee, or '' if the addressee is unknown."""
     with suppress(DamagedPackage):
         accepted = outbound.read_kept_package(journal, stored_package.sequence)
         if accepted is not None and accepted.package.to is not None:
@@ -117,7 +119,7 @@ def _find_name(person: Identity) -> str:
 
 
 def _describe_kit(person: Identity) -> str:
-    """Return the name of the kit's owner; for an unnamed station, its number."""
+    """Return the name of the kit's owner. For a station without a known name, return its number."""
     unnamed = person.type == "Device" and not person.name
     return f"station {person.id}" if unnamed else _find_name(person)
 

@@ -30,26 +30,30 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.wire.envelope import Entry, Receipt, compute_item_digest
 
 OWN_PACKET_DELAY_S = 5.0
-"""Seconds, times a random factor from 1 to 3, for which a receipt waits for a packet of other
-entries before it gets its own packet."""
+"""Seconds, multiplied by a random factor from 1 to 3, for which a receipt waits for a packet with
+other entries before it gets its own packet.
+"""
 AGAIN_FIRST, AGAIN_MAX = 30.0, 3600.0
 """Seconds between two repeats of a receipt: the first wait, which doubles, and the longest wait."""
 OWN_PACKETS_MAX = 12
-"""Number of times that a receipt gets its own packet, over some six hours. After that the receipt
-only rides with other entries, until the item's station is in range again."""
+"""Maximum number of own packets for a receipt, sent in about six hours. After that, the receipt is
+only sent with other entries, until the item's station is in range again.
+"""
 ANSWER_DELAY_MAX_S = 2.0
 PASS_AFTER, PASS_WITHIN = 3.0, 4.0
 """Seconds before a receipt is passed on: a fixed time, in which the answer may arrive, and the
-longest random time after that."""
+maximum of the random time that is added.
+"""
 RIDE_DELAY_S = 60.0
-"""Seconds before a receipt that was not requested may ride with other entries. The answer to such a
-receipt also only rides with other entries."""
+"""Seconds before a receipt that was not requested may be sent with other entries. The answer to
+such a receipt is also sent only with other entries.
+"""
 RELAYS_ENOUGH = 2
-"""Number of other stations that we must hear passing on a receipt before we do not pass it on."""
+"""If we have heard this many other stations pass on a receipt, we do not pass it on."""
 HOPS_RETENTION_S = 7200.0
 """Seconds for which the number of hops is remembered; longer than any wait between repeats."""
 RIDING_RECEIPTS_MAX = 3
-"""Maximum number of receipts that ride in one packet with other entries."""
+"""Maximum number of receipts that are sent in one packet with other entries."""
 PASSED_MAX = 1000
 """Maximum number of receipts of other stations that are remembered; each takes about 1 kB."""
 
@@ -90,8 +94,8 @@ class ReadReceipt:
         return self.entry.content.stage is Stage.STORED
 
     def schedule(self, ride_time: float, due_time: float) -> None:
-        """Let the entry ride with other entries from `ride_time` on, or send it in its own packet
-        at `due_time`.
+        """Send the entry with other entries from `ride_time` on, or in its own packet at
+        `due_time`.
         """
         self.rides_from, self.due_at = ride_time, due_time if self.alone else inf
         self.echoes.clear()
@@ -101,7 +105,7 @@ class ReadReceipt:
         self.rides_from = self.due_at = inf
 
     def record_arrival(self, hops: int, now: float) -> bool:
-        """Record that the receipt arrived over that many transmissions. Return False if the receipt
+        """Record that the receipt arrived over `hops` transmissions. Return False if the receipt
         recently arrived over fewer transmissions.
         """
         if hops > self.hops and now - self.heard < HOPS_RETENTION_S:
@@ -110,8 +114,8 @@ class ReadReceipt:
         return True
 
     def note_echo(self, sender: int) -> None:
-        """Record that another station sent the same entry. After RELAYS_ENOUGH stations we stop
-        sending it.
+        """Record that the station `sender` sent the same entry. After RELAYS_ENOUGH such stations,
+        we stop sending it.
         """
         self.echoes.add(sender)
         if len(self.echoes) >= RELAYS_ENOUGH:
@@ -125,13 +129,13 @@ class _RelayedReceipt:
     receipt: ReadReceipt
     answer: ReadReceipt | None = None
     is_answer_pending: bool = False
-    """True if we have passed the receipt on, but not yet its answer."""
+    """True if we have passed on the receipt, but not yet its answer."""
 
 
 class Readings:
-    """Receipts at one station, whose own number is `station`. A receipt's text is cut to
+    """Receipts at one station, whose own number is `station`. Texts in receipts are cut to
     `text_bytes`. `hops` is the maximum number of transmissions to reach any station. `random`
-    returns a number from 0 to 1. All times are of one clock, which can be any.
+    returns a number from 0 to 1. All times must be of the same clock.
     """
 
     def __init__(
@@ -148,7 +152,9 @@ class Readings:
     def replace_own_receipts(
         self, pending_stages: Iterable[PendingStationStage], now: float
     ) -> None:
-        """Replace our own receipts by these, which other stations have not received yet."""
+        """Replace our own receipts by those for `pending_stages`, which other stations have not
+        received yet.
+        """
         known, self._ours = self._ours, {}
         for each in pending_stages:
             text = each.text.encode()[: self._text_bytes].decode(errors="ignore")
@@ -163,12 +169,12 @@ class Readings:
             self._ours[key] = each, word
 
     def find_answered(self, station: int, answer: Entry) -> PendingStationStage | None:
-        """Return our receipt that this station answers; None if there is none."""
+        """Return our receipt that `station` answers with `answer`, or None if there is none."""
         ours = self._ours.get(_make_answer_key(station, answer))
         return None if ours is None else ours[0]
 
     def answer(self, station: int, entry: Entry, now: float, *, is_answer_asked: bool) -> None:
-        """Answer a receipt of `station` for our item; the receipt is on disk."""
+        """Answer a receipt of `station` for our item. The receipt must already be on disk."""
         key = _make_key(station, entry)
         said = Entry(entry.sequence, Receipt(station, key.digest), entry.time)
         word = self._answers.setdefault(key, ReadReceipt(self._station, said, is_answer_asked))
@@ -185,8 +191,8 @@ class Readings:
         crowd: int,
         is_answer_asked: bool,
     ) -> None:
-        """Take in a receipt of `station` for another station's item, transmitted by
-        `sender`. Pass on the receipt, or its answer, if that may help.
+        """Process a receipt of `station` for another station's item, transmitted by `sender`. Pass
+        on the receipt, or its answer, if that may help.
         """
         key = _make_key(station, entry)
         passed = self._passed.pop(key, None) or _RelayedReceipt(
@@ -206,8 +212,8 @@ class Readings:
     def process_answer(
         self, station: int, answer: Entry, sender: int, hops: int, now: float, *, crowd: int
     ) -> None:
-        """Take in an answer of `station` to another station's receipt, transmitted by `sender`.
-        Stop sending that receipt, and pass the answer on if we passed the receipt on.
+        """Process an answer of `station` to another station's receipt, transmitted by `sender`.
+        Stop sending the receipt, and pass on the answer if we passed on the receipt.
         """
         passed = self._passed.get(_make_answer_key(station, answer))
         if passed is None:
@@ -222,9 +228,9 @@ class Readings:
             passed.answer.schedule(now, now + self._spread(ANSWER_DELAY_MAX_S, crowd))
 
     def repeat_for_returned_station(self, station: int, now: float) -> None:
-        """Send the receipts for the items of a station that is in range again, because it may have
-        missed them. Let our other receipts ride with packets, because that station may pass them on
-        to stations out of our range.
+        """Send the receipts for the items of `station`, which is in range again and may have missed
+        them. Send our other receipts with later packets, because the station may pass them on to
+        stations out of our range.
         """
         for _, word in self._ours.values():
             assert isinstance(word.entry.content, Receipt)
@@ -239,12 +245,12 @@ class Readings:
         return any(word.due_at <= now for word in self._list_entries())
 
     def compute_next_due(self, now: float) -> float:
-        """Return the time when the next entry must be sent in its own packet."""
+        """Return the next time when an entry must be sent in its own packet."""
         return min((word.due_at for word in self._list_entries() if word.due_at > now), default=inf)
 
     def list_to_send(self, now: float, *, has_other_content: bool) -> list[ReadReceipt]:
-        """Return the entries for the next packet. With `has_other_content` the packet also contains
-        other entries.
+        """Return the entries for the next packet. `has_other_content` is True if the packet also
+        contains other entries.
         """
         if not (has_other_content or self.is_due(now)):
             return []
@@ -252,7 +258,7 @@ class Readings:
         return words[:RIDING_RECEIPTS_MAX] if has_other_content else words
 
     def mark_sent(self, receipt: ReadReceipt, now: float) -> None:
-        """Record that an entry is sent."""
+        """Record that the entry was sent, and set the time of its next repeat."""
         receipt.rest()
         if receipt.origin == self._station:
             self._answers = {

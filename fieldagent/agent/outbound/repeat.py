@@ -1,6 +1,4 @@
-"""Sends Packages again that have left, because the peer is missing them or has not confirmed
-them.
-"""
+"""Repeats Packages that have left, because the peer is missing them or has not confirmed them."""
 
 from __future__ import annotations
 
@@ -18,9 +16,9 @@ log = logging.getLogger(__name__)
 async def repeat(
     journal: Journal, queue: ChannelQueue, sequence: int, positions: Collection[int] | None = None
 ) -> None:
-    """Send the fragments at these positions again, or the whole Package. A Package that still
-    waits, or that is no longer kept, is not changed. The change is on disk when the function
-    returns.
+    """Send the fragments at `positions` again, or the whole Package if `positions` is None. A
+    Package that still waits, or that is no longer in the journal, is not changed. The change is on
+    disk when the function returns.
     """
     if sequence in queue:
         return

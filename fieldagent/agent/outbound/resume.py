@@ -1,8 +1,8 @@
 """Puts the Packages that waited when the program ended back into the queues, the most urgent first.
 
-A long queue must not delay the start or a call. So the rest follows in small batches after the
-first batch, while other tasks run. `resume_event` is set once all Packages are back. Tasks that
-must know every waiting Package wait for this event.
+A long queue must not delay the start of the agent or a request. So only the first batch is put back
+before the start. The rest follows in small batches while other tasks run. `resume_event` is set
+when all Packages are back. Tasks that must know every waiting Package wait for this event.
 """
 
 from __future__ import annotations
@@ -28,8 +28,9 @@ from fieldagent.package.package import Channel
 log = logging.getLogger(__name__)
 
 RESUME_BATCH = 10
-"""Number of Packages in one batch, which takes one or two milliseconds on a PC and about ten on a
-small gateway."""
+"""Number of Packages in one batch. A batch takes one or two milliseconds on a PC, and about ten on
+a small gateway.
+"""
 
 
 class Resume:
@@ -48,15 +49,15 @@ class Resume:
         self._resumed = resume_event
         self._place: outbound.Place | None = outbound.FIRST_PLACE
         self._last = outbound.compute_next_sequence(journal) - 1
-        """Last Package to put back; later Packages are queued by `Intake`."""
+        """Sequence of the last Package to put back. `Intake` queues later Packages."""
         self._ended: list[EndedDelivery] = []
         self._notes: list[Operation[None]] = []
 
     def begin(self) -> None:
         """Put back the first batch, before any task runs.
 
-        If another Package replaces one of them, end the replaced Package, because an earlier
-        version may have kept both.
+        If one Package replaces another, end the replaced Package, because an earlier version of the
+        agent may have kept both.
         """
         # First the Packages of a transmission in progress, because its result may be known at once.
         self._requeue_packages(
@@ -80,7 +81,7 @@ class Resume:
         """Put the remaining Packages back in batches, until all are in the queues."""
         while not self._resumed.is_set():
             await trio.lowlevel.checkpoint()
-            # First store the ends that could not be stored in the last round.
+            # First store the ends that could not be stored before.
             if not self._ended and self._place is not None:
                 self._requeue_batch()
             if self._ended:

@@ -1,5 +1,5 @@
-"""Decides the result for each Package in a transmission that has ended. This module changes
-nothing: `ChannelOutbox` applies the result.
+"""Decides the result for each Package in a transmission that has ended. This module does not change
+the queue or the journal: `ChannelOutbox` applies the result.
 
 | end | a whole Package, or its last fragment | another fragment | several Packages |
 |---|---|---|---|
@@ -33,7 +33,7 @@ from fieldagent.system.wording import format_count
 from fieldagent.wire.outcome import Outcome
 
 MAY_HAVE_LEFT_REASON = "may have left"
-"""History text for a transmission whose outcome is unknown."""
+"""History text for a transmission if it is unknown whether it left."""
 
 
 @dataclass(slots=True)
@@ -56,7 +56,7 @@ wait."""
 
 
 def compute_refused_pause(times: int) -> float:
-    """Return the seconds until the next attempt for an SOS that was refused `times` times
+    """Return the seconds until the next attempt for an SOS that has been refused `times` times
     before.
     """
     return min(REFUSED_PAUSE_MAX_S, REFUSED_PAUSE_S * 2.0 ** min(times, 10))
@@ -68,9 +68,9 @@ def settle_success(
     segments: list[Segment],
     ended_segments: Collection[Segment],
 ) -> Settlement:
-    """Decide which Packages end and which wait after a transmission that left. A Package is
-    Delivered with its last fragment; otherwise its next fragment may be sent at once.
-    `ended_segments` contains each segment that was the last of its Package in flight.
+    """After a transmission that left, decide which Packages end and which wait. A Package is
+    Delivered when its last fragment has left. Until then, its next fragment may be sent at once.
+    `ended_segments` contains each segment that was the last one of its Package in flight.
     """
     settlement = Settlement()
     for segment in segments:
@@ -91,10 +91,10 @@ def settle_failure(
     due_time: float,
     refused_due: float | None = None,
 ) -> Settlement:
-    """Decide which Packages end and which wait until `due_time` after a transmission that did not
-    leave. Packages that were refused together are sent alone from now on. A Package that was
+    """After a transmission that did not leave, decide which Packages end and which wait until
+    `due_time`. Packages that were refused together are sent alone from now on. A Package that was
     refused alone waits until `refused_due`, or ends if `refused_due` is None. `ended_segments`
-    contains each segment that was the last of its Package in flight, with its burst.
+    contains each segment that was the last one of its Package in flight, and its burst.
     """
     if outcome is Outcome.REFUSED and len(segments) == 1:
         (sequence,) = (segment.sequence for segment in segments)
@@ -116,9 +116,11 @@ def settle_failure(
 
 
 def _is_completed_by(journal: Journal, queue: ChannelQueue, segment: Segment) -> bool:
-    """Return True if the receiver has the whole Package with this segment."""
+    """Return True if this segment was the last one that the receiver needed for the whole
+    Package.
+    """
     if segment.sequence not in queue:
-        # The end of the Package was already recorded with another fragment.
+        # Another fragment has already completed the Package.
         return False
     if segment.count == 1:
         return True
@@ -163,7 +165,7 @@ def note_tried(
 def note_doubt(
     channel: Channel, segments: list[Segment], reason: str, now: float
 ) -> Operation[None]:
-    """Return the operation that records why it is unknown if the transmission left."""
+    """Return the operation that records why it is unknown whether the transmission left."""
     sequences = [segment.sequence for segment in segments]
     return lambda db: history.note(db, sequences, channel, MAY_HAVE_LEFT_REASON, reason, now)
 
@@ -191,8 +193,8 @@ _CREDITS = re.compile(r", ([0-9]+) credits?(?:, shared by ([0-9]+))?$")
 
 
 def parse_credits(cost: str) -> float:
-    """Return the credits in a cost text that `note_sent` wrote. If several Packages shared them,
-    return the share of one Package.
+    """Return the credits in a cost text that `note_sent` stored. If several Packages shared the
+    credits, return the share of one Package.
     """
     match = _CREDITS.search(cost)
     return int(match[1]) / int(match[2] or 1) if match else 0.0

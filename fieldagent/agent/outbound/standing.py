@@ -17,18 +17,18 @@ class UnknownPackage(Exception):
 
 
 class PackageState(NamedTuple):
-    """Status of a Package, None while it waits, and its state on each channel."""
+    """State of a Package: its status (None while it waits), and its state on each channel."""
 
     id: int
     sequence: int
     status: Status | None
     deliveries: Mapping[Channel, ChannelDelivery]
     accepted: float
-    """Unix time when it was accepted."""
+    """Unix time when the Package was accepted."""
 
 
 def find_standing(journal: Journal, id_: int) -> PackageState:
-    """Return the state of the newest Package with that id. Raises UnknownPackage."""
+    """Return the state of the newest Package with the id `id_`. Raises UnknownPackage."""
     known = outbound.find_by_id(journal, id_)
     if known is None:
         raise UnknownPackage(

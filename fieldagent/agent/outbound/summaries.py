@@ -1,11 +1,11 @@
-"""Summaries of the items from each station that are on this kit. This module builds our summaries,
-reads the summaries of other stations, and decides when to send ours. Pure.
+"""Summaries: for each station, the list of its items that this kit has. This module builds our
+summaries, processes the summaries of other stations, and decides when to send ours. Pure.
 
-A summary lists which of a station's newest item numbers this kit has. A summary rides in another
-packet, or is sent in a beacon. A beacon is sent soon if this kit is missing items, otherwise less
-and less often (the Trickle timer of RFC 6206). A beacon is left out if other stations have sent the
-same content. A station that hears that another station is missing an item repeats the item. A
-summary never lists an SOS, because each SOS is acknowledged separately.
+A summary lists which of a station's newest item numbers this kit has. A summary is sent with other
+entries or in a beacon. If this kit is missing items, the next beacon is sent soon. Otherwise
+beacons are sent less and less often (the Trickle timer of RFC 6206). A beacon is left out if other
+stations have sent the same content. If a summary shows that a station is missing an item, another
+station repeats the item. A summary never lists an SOS, because each SOS is acknowledged separately.
 """
 
 from __future__ import annotations
@@ -26,24 +26,28 @@ INTERVAL_MIN, INTERVAL_MAX = 60.0, 600.0
 """Seconds between beacons: the shortest time, after a change, and the longest time, without
 changes."""
 ASK_AFTER_S = 40.0
-"""Seconds, plus or minus half, until we report missing items. A station that is missing the same
-items and hears our report does not send its own."""
+"""Seconds, with a random variation of half, until we report missing items. A station that hears our
+report and is missing the same items does not send its own.
+"""
 POSTPONE_MAX_S = 600.0
-"""Longest time in seconds between beacons in a dense network while their content rides in other
-packets."""
+"""Longest time in seconds between beacons in a dense network while their content is sent in other
+packets.
+"""
 SLOWER_MAX = 3.0
-"""Largest factor on a beacon's wait in a dense network."""
+"""Largest factor by which a dense network lengthens the wait for a beacon."""
 ASKS_MAX = 8
 """Number of unanswered reports of a missing item, after which we assume that no station has the
 item."""
 FRESH_S = 3600.0
-"""Seconds after the last new item of a station for which beacons list that station. A kit that
-comes into range later gets all summaries."""
+"""Seconds for which beacons list a station after its last new item. A kit that comes into range
+later gets all summaries.
+"""
 LISTED_ITEMS_MAX = 2 * SEVERAL_MAX
-"""Maximum number of items that are remembered for each station: the items that a summary lists, and
-as many other items."""
+"""Maximum number of items that are remembered for each station: those that a summary lists, and the
+same number of others.
+"""
 RIDING_SUMMARIES_MAX = 3
-"""Maximum number of summaries that ride in one packet with other entries."""
+"""Maximum number of summaries that are sent in one packet with other entries."""
 
 
 @dataclass(slots=True)
@@ -54,8 +58,9 @@ class _StationSummary:
     """Numbers of items that this kit has but does not list, because another kit uses our station
     number too."""
     missing: dict[int, int] = field(default_factory=dict)
-    """Numbers of items that another station has and we are missing, each with the number of our
-    reports."""
+    """Numbers of items that another station has and we are missing; for each, the number of our
+    reports.
+    """
     is_told_by_other: bool = False
     """True if another station has sent the same summary since the last beacon."""
     is_asked_by_other: bool = False
@@ -69,11 +74,13 @@ class _StationSummary:
     newest: int = 0
     """Highest of the `SEVERAL_MAX` numbers that a summary lists."""
     fixed_until: float = -inf
-    """Time until which lower numbers do not move the range back. Afterwards they do, because a high
-    number may have been forged, or may come from another kit with the same station number."""
+    """Time until which lower numbers do not move the listed range back. After this time they do,
+    because the high number may have been forged, or may have come from another kit with the same
+    station number.
+    """
 
     def open(self) -> list[int]:
-        """Return the missing numbers that we still ask for."""
+        """Return the numbers of missing items that we still ask for."""
         return [number for number, count in self.missing.items() if count < ASKS_MAX]
 
     def is_asking(self) -> bool:
@@ -81,7 +88,7 @@ class _StationSummary:
 
     def get_listed_numbers(self) -> range:
         """Return the range of numbers that a summary lists. Missing numbers move the range up only
-        while we ask for them, because their existence is only another station's claim.
+        while we ask for them, because only another station claims that they exist.
         """
         newest = max((self.newest, *self.open()))
         return range(max(0, newest - SEVERAL_MAX) + 1, newest + 1)
@@ -112,8 +119,8 @@ class _StationSummary:
 
 
 class Summaries:
-    """Summaries at one station, whose own number is `station`. `random` returns a share from 0 to
-    1. Times are of any one clock.
+    """Summaries at one station, whose own number is `station`. `random` returns a number from 0 to
+    1. All times must be of the same clock.
     """
 
     def __init__(self, station: int, random: Callable[[], float]) -> None:
@@ -122,15 +129,15 @@ class Summaries:
         self._stations: dict[int, _StationSummary] = {}
         self._interval = INTERVAL_MIN
         self._slower = 1.0
-        """Factor on the wait of a beacon."""
+        """Factor by which the wait for a beacon is lengthened."""
         self._due = inf
         self._latest = -inf
-        """Time until which the next beacon is put off if its content rides in other packets."""
+        """Time until which the next beacon is put off if its content is sent in other packets."""
         self._beacon: list[int] = []
         """Stations that the current beacon must still list."""
 
     def note_crowd(self, crowd: int) -> None:
-        """Set the number of stations in range, which share the sending of summaries."""
+        """Set the number of stations in range. They share the work of sending summaries."""
         self._slower = min(SLOWER_MAX, max(1.0, crowd / CROWD_STATIONS))
 
     @property
@@ -138,7 +145,7 @@ class Summaries:
         return self._slower > 1
 
     def note(self, station: int, number: int, digest: bytes, now: float) -> None:
-        """Record that this kit has the item: it arrived, or it is our own and has left."""
+        """Record that this kit has the item: it has arrived, or it is our own item and has left."""
         known = self._of(station)
         if known.stored_digests.get(number) == digest:
             return
@@ -158,12 +165,12 @@ class Summaries:
             known.unlisted.add(number)
 
     def load(self, items: Iterable[tuple[int, int, bytes]], now: float) -> None:
-        """Restore the items from before a restart: their stations, numbers and digests."""
+        """Load the items from before a restart. Each is given by its station, number and digest."""
         for station, number, digest in items:
             self.note(station, number, digest, now)
 
     def process_summary(self, summary: Entry, now: float) -> list[int]:
-        """Take in another station's summary. Return the numbers of the items that the other station
+        """Process another station's summary. Return the numbers of the items that the other station
         is missing and this kit has.
         """
         assert isinstance(summary.content, Ack)
@@ -185,7 +192,7 @@ class Summaries:
             known.fresh_until = now + FRESH_S
             known.forget_old()
             known.is_asked_by_other = False
-            # In a dense network new items are missing every few seconds. A beacon that is due soon
+            # In a dense network, new items are missing every few seconds. A beacon that is due soon
             # anyway is enough.
             within = ASK_AFTER_S * self._slower
             if not self._in_crowd or self._due > now + 1.5 * within:
@@ -204,15 +211,15 @@ class Summaries:
         )
 
     def digest(self, station: int, number: int) -> bytes | None:
-        """Return the digest of that item; None if this kit does not have it, or if it is not one of
-        the newest.
+        """Return the digest of the item. Return None if this kit does not have the item, or if the
+        item is not one of the newest.
         """
         known = self._stations.get(station)
         return None if known is None else known.stored_digests.get(number)
 
     def repeat_for_returned_station(self, now: float, limit_s: float) -> None:
-        """Send all summaries again within `limit_s` seconds, because a returned station has heard
-        none of them.
+        """Send all summaries again within `limit_s` seconds, because a station that has returned
+        may not know them.
         """
         for each in self._stations.values():
             each.is_told_by_other = False
@@ -226,7 +233,7 @@ class Summaries:
         return self._due
 
     def begin(self, now: float) -> None:
-        """Begin the beacon that is due, and set the time of the next one."""
+        """Begin the beacon that is due, and set the time of the next beacon."""
         asks = False
         self._beacon, self._latest = [], now + POSTPONE_MAX_S
         for number, each in self._stations.items():
@@ -240,8 +247,8 @@ class Summaries:
         self._due = now + waits * (0.5 + 0.5 * self._random()) if lives else inf
 
     def list_due_stations(self, now: float, *, has_other_content: bool) -> list[int]:
-        """Return the stations whose summaries the next packet contains: the stations of the beacon
-        and, with `has_other_content`, the stations with changes or missing items.
+        """Return the stations whose summaries the next packet must contain: the stations of the
+        beacon and, if the packet `has_other_content`, the stations with changes or missing items.
         """
         known = self._stations
         self._beacon = [n for n in self._beacon if n in known and self._is_news(known[n])]
@@ -256,8 +263,9 @@ class Summaries:
         return [*stations]
 
     def _can_ride(self, station_summary: _StationSummary, now: float) -> bool:
-        """Return True if the summary may ride in a packet. In a dense network it may not ride if
-        another station has sent the same, or if the last report of missing items is too recent.
+        """Return True if the summary may be sent with other entries. In a dense network, it may not
+        if another station has sent the same summary, or if the last report of missing items is too
+        recent.
         """
         if not self._in_crowd:
             return station_summary.changed
@@ -279,7 +287,7 @@ class Summaries:
         return station_summary.is_asking() and not station_summary.is_asked_by_other
 
     def mark_sent(self, station: int, now: float) -> None:
-        """Record that the summary of this station was sent."""
+        """Record that the summary of `station` was sent."""
         known = self._of(station)
         known.is_told_by_other = known.is_asked_by_other = True
         known.changed = False
@@ -293,7 +301,7 @@ class Summaries:
             self._due = max(self._due, min(self._latest, later))
 
     def make_summary(self, station: int) -> Entry | None:
-        """Return the summary of this station; None if it would be empty."""
+        """Return the summary of `station`, or None if it would be empty."""
         known = self._stations.get(station)
         if known is None:
             return None
@@ -328,11 +336,11 @@ class Summaries:
 
 
 def list_numbers(summary: Entry) -> list[int]:
-    """Return the numbers that a summary lists, in order."""
+    """Return the item numbers that a summary lists, in ascending order."""
     assert isinstance(summary.content, Ack)
     return [summary.sequence + index for index in sorted(summary.content.arrived)]
 
 
 def list_confirmed(summary: Entry) -> list[int]:
-    """Return the listed numbers that its digest covers."""
+    """Return the listed numbers that the summary's digest confirms."""
     return list_numbers(summary)[-CONFIRMATIONS_MAX:]

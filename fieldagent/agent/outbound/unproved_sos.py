@@ -1,7 +1,8 @@
-"""Plans and pays an SOS without proof of its sender, from any radio or TAK phone.
+"""Chooses the channels for an SOS whose sender is not proved, from any radio or TAK phone, and
+books its price.
 
-Such an SOS has an incident of its own. It is sent over every free channel, and over paid channels
-if the small budget of `others_sos` can pay for them.
+Such an SOS has its own incident. It is sent over every free channel, and over paid channels if the
+small budget of `others_sos` can pay for them.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ def make_plan(
 
 
 async def book_price(journal: Journal, price: int) -> None:
-    """Book the price of such an SOS, before it is accepted."""
+    """Book the price of an SOS without proof. Call this function before the SOS is accepted."""
     if price:
         clock = journal.clock
         await journal.persist(others_sos.spend(price, clock.now(), clock))

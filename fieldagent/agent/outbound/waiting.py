@@ -31,7 +31,9 @@ _AWAY_REASONS = {
 
 
 class _Hindrance(NamedTuple):
-    """Obstacle to all Packages of a channel; the reason is empty if there is none."""
+    """Obstacle that stops all Packages of a channel. The reason is empty if there is no
+    obstacle.
+    """
 
     reason: str
     next_try: float | None
@@ -45,7 +47,7 @@ class _Hindrance(NamedTuple):
 
 
 class WaitReasons:
-    """Finds the reasons for several Packages. Each channel's obstacle is determined only once.
+    """Finds the reasons why several Packages wait. Each channel's obstacle is determined only once.
 
     `now` is the journal's elapsed time; results contain Unix times.
     """
@@ -68,8 +70,8 @@ class WaitReasons:
     def describe_deliveries(
         self, sequence: int, deliveries: Mapping[Channel, ChannelDelivery]
     ) -> dict[str, dict[str, Any]]:
-        """Return the channel deliveries as `delivery.encode_deliveries` does; deliveries that wait
-        also have a reason and the next attempt.
+        """Return the channel deliveries in the form of `delivery.encode_deliveries`. Deliveries
+        that wait also have a reason and the time of the next attempt.
         """
         document: dict[str, dict[str, Any]] = {**encode_deliveries(deliveries)}
         for channel, delivery in deliveries.items():
@@ -89,7 +91,7 @@ class WaitReasons:
         return document
 
     def compute_next_try(self, channel: Channel, sequence: int) -> float:
-        """Return the Unix time of the next attempt on that channel."""
+        """Return the Unix time of the next attempt on `channel`."""
         _, at = self._describe_wait(channel, sequence)
         return self._now if at is None else self._convert_to_unix(at)
 
@@ -97,8 +99,8 @@ class WaitReasons:
         queue, hindrance = self._queues[channel], self._hindrances[channel]
         if sequence not in queue:
             return "the agent resumes waiting items after its start", None
-        # A Package of an intent without an end counts as in flight, although the agent does not
-        # know if it left. If the link is away or rests, show that instead.
+        # A Package of an unsettled intent counts as in flight, although the agent does not know
+        # whether it left. If the link is down or pauses, show that instead.
         rests = hindrance.is_away or hindrance.reason == _RESTING_REASON
         if sequence in queue.get_in_flight() and not rests:
             return "being sent now", None
@@ -130,7 +132,7 @@ class WaitReasons:
                 reason += (
                     f", the last success at {self._format_clock(self._date(link.last_success))}"
                 )
-            # If the link has no time for its next attempt, it is trying at this moment.
+            # If the link has no time for its next attempt, it is making an attempt now.
             return _Hindrance(reason, look or self._steady, urgent or self._steady, is_away=True)
         if held := outbox.describe_hold():
             renewal = self._steady + outbox.budget.compute_renewal_wait()
@@ -142,7 +144,7 @@ class WaitReasons:
         return round(self._now + max(0.0, monotonic - self._steady), 3)
 
     def _format_clock(self, unix: float) -> str:
-        """Return the time of day, with the date if it is not today's."""
+        """Return the time of day as text. If the time is not today, the text includes the date."""
         form = (
             "%H:%M:%S UTC"
             if format_utc_day(unix) == format_utc_day(self._now)

@@ -154,7 +154,7 @@ def _channel(host: MeshtasticHost, name: str) -> int:
 
 
 def check_meshtastic(place: RadioPlace) -> Finding:
-    """Return a finding that shows if the port exists, without opening it."""
+    """Return a finding that shows whether the port exists, without opening it."""
     if place.port.startswith(TCP):
         try:
             named = bool(urlsplit(place.port).hostname)

@@ -160,7 +160,7 @@ class RadioFacts:
             self.queue = message.queue_status
 
     def describe_trouble(self) -> str:
-        """Return the reason, for people, why the radio cannot transmit; empty if the radio can
+        """Return the reason, for people, why the radio cannot transmit, or '' if the radio can
         transmit.
         """
         if not self.lora.region:

@@ -184,7 +184,7 @@ async def open_node(place: RadioPlace, link: ChannelLink) -> AsyncIterator[NodeM
 
 
 def check_node(place: RadioPlace) -> Finding:
-    """Return a finding that shows if the serial port exists and may be opened."""
+    """Return a finding that shows whether the serial port exists and may be opened."""
     from fieldagent.agent.channels.serial_check import check_serial_port
 
     if "://" in place.port:

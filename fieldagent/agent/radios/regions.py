@@ -94,8 +94,8 @@ def find_faults(settings: Mapping[str, str]) -> list[str]:
 
 
 def _read_hertz(value: str | None, unit: float) -> int | None:
-    """Return the value in Hz; None if it is not a number, because the check of that setting reports
-    the error.
+    """Return the value in Hz, or None if it is not a number, because the check of that setting
+    reports the error.
     """
     try:
         return None if value is None else round(float(value) * unit)

@@ -1,8 +1,8 @@
 """Recognises a board with RNode firmware and queries its settings. A command with zero or FF in
 place of the value queries a setting without changing it.
 
-The board's EEPROM shows if it is provisioned (RNode_Firmware, ROM.h). The air-time limits are not
-queried, because a query would change them.
+The board's EEPROM shows whether it is provisioned (RNode_Firmware, ROM.h). The air-time limits are
+not queried, because a query would change them.
 """
 
 from __future__ import annotations

@@ -113,7 +113,7 @@ def read_group(port: str) -> tuple[str, int]:
 
 
 def check_udp(place: RadioPlace) -> Finding:
-    """Return a finding that shows if `radio-port` is an address that all kits can hear."""
+    """Return a finding that shows whether `radio-port` is an address that all kits can hear."""
     try:
         address, number = read_group(place.port)
     except RadioLost as wrong:

@@ -158,7 +158,7 @@ def set_user_password(arguments: argparse.Namespace) -> int:
 
 @make_transaction
 def list_users(call: Call) -> Result:
-    """List the users of a workspace with their roles. The list shows if a password is set."""
+    """List the users of a workspace with their roles. The list shows whether a password is set."""
     return directory.list_users(*call.here)
 
 

@@ -22,7 +22,9 @@ def check_in(arguments: argparse.Namespace) -> int:
 
 
 def check_in_line(record: dict[str, Any] | None) -> list[str]:
-    """Return the line about the check-in for `fieldagent status`; empty if there is no check-in."""
+    """Return the line about the check-in for `fieldagent status`, or an empty list if there is no
+    check-in.
+    """
     if record is None:
         return []
     if record["within"] is None:

@@ -46,7 +46,9 @@ def _choose_most(expectation: dict[str, Any]) -> tuple[float, float]:
 
 
 def describe_forecast(expectation: dict[str, Any] | None) -> list[str]:
-    """Return a line with the forecast of a channel; empty if there is too little data."""
+    """Return a line with the forecast of a channel, or an empty list if there is too little
+    data.
+    """
     if expectation is None:
         return []
     times = []

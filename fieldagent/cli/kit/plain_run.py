@@ -20,8 +20,8 @@ class RunArguments(NamedTuple):
 
 
 def parse_plain_run(words: Sequence[str]) -> RunArguments | None:
-    """Return the arguments of a plain `run`; None for everything else, which argparse must parse:
-    other commands, other spellings, mistakes.
+    """Return the arguments of a plain `run`, or None for everything else, which argparse must
+    parse: other commands, other spellings, mistakes.
     """
     match words:
         case ["run"]:

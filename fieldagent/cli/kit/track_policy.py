@@ -46,7 +46,7 @@ class Policy:
 
 @dataclass(slots=True)
 class Track:
-    """Receiver of all fixes. The track decides if the newest position is due."""
+    """Receiver of all fixes. The track decides whether the newest position is due."""
 
     policy: Policy = field(default_factory=Policy)
     _newest: Fix | None = None
