@@ -71,18 +71,19 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 AWAY_REPORTED_AFTER_S = 3600.0
-"""Seconds that a channel must be away before `/api/health` reports it."""
+"""Seconds for which a channel must be away before `/api/health` reports this."""
 HOUSEKEEPING_INTERVAL_S = 3600.0
 """Seconds between two deletions of old rows."""
 CLEANUP_DELAY_S, RESERVE_CHECK_INTERVAL_S = 5.0, 60.0
-"""Seconds from a start to the first deletion and other work that can wait, and seconds between two
-checks of the disk's space."""
+"""Seconds from the start to the first deletion and other work that can wait, and seconds between
+two checks of the free disk space.
+"""
 MAP_CHECK_INTERVAL_S = 600.0
 """Seconds between two checks of `map-file`."""
 DISK_RETRY_INTERVAL_S = 10.0
 """Seconds between two attempts to return to the disk."""
 STOP_TIMEOUT_S = 5.0
-"""Longest time in seconds to store that the agent stops properly."""
+"""Longest time in seconds for storing that the agent stops properly."""
 NOT_ON_DISK = "the journal is in memory, and not on the disk: {}"
 
 
@@ -97,8 +98,9 @@ class Agent:
     unaccepted_payloads: UnacceptedPayloadList
     update_news: UpdateNews
     logbook: Logbook | None
-    """Record of starts and signals; None without an IP link to a hub, because only the hub reads
-    it."""
+    """Record of starts and signals. None if the kit has no IP link to a hub, because only the hub
+    reads the record.
+    """
     carried_map: CarriedMap
     tracking: Tracking
     started: float
@@ -134,8 +136,8 @@ class Agent:
         }
 
     def _get_ports(self) -> dict[str, str | None]:
-        """Return the ports that the agent uses, by the names of their settings. The settings file
-        may contain other ports, if it was changed after the start.
+        """Return the ports that the agent uses, by the names of their settings. They may differ
+        from the settings file if the file was changed after the start.
         """
         own = self.settings
         ports = {
@@ -177,8 +179,8 @@ class Agent:
         return {**dead_letters.tally(journal)._asdict(), "latest": letters[0] if letters else None}
 
     def _list_faults(self) -> list[dict[str, Any]]:
-        """Return the last failure of each part of the agent that has failed since the start, for
-        people.
+        """Return, for people, the last failure of each part of the agent that has failed since the
+        start.
         """
         now = trio.current_time()
         return [
@@ -271,7 +273,9 @@ class Agent:
 
 
 def _format_money(price: Price, cost: Spent) -> str:
-    """Return today's cost, or a range if a part of it is in doubt."""
+    """Return today's cost as text. The text is a range if it is unknown whether a part was
+    spent.
+    """
     least = price.format_amount(cost.credits)
     return (
         f"{least} to {price.format_amount(cost.credits + cost.doubtful)}"
@@ -298,7 +302,7 @@ def _channel_status(
 
 
 def assemble_agent(settings: Settings, journal: Journal, emit: Callable[[str], None]) -> Agent:
-    """Assemble the agent; no task is started. `emit` prints the lines for a script."""
+    """Assemble the agent without starting a task. `emit` prints the lines for a script."""
     parts = assemble(settings, journal, emit)
     now = trio.current_time
     supervisor = Supervisor(
@@ -350,8 +354,8 @@ async def run(
     *,
     task_status: trio.TaskStatus[int] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Run until one of the requests in `stop_requests` arrives, or until canceled. The task reports
-    to trio that it has started when the local API listens, with the port as the value.
+    """Run the agent until one of the requests in `stop_requests` arrives. When the local API
+    listens, `task_status` is set to started, with the port as its value.
 
     Raises AlreadyRunning, OSError (the port is in use), StoreFailed, Unusable.
     """
@@ -376,7 +380,7 @@ async def run(
 
 async def _run_journal(journal: Journal, stop_event: trio.Event) -> None:
     """Run the journal. If the journal fails, stop the agent properly, so that all callers still get
-    an answer.
+    a response.
     """
     await journal.run()
     log.critical("%s; nothing more is accepted", journal.failed)
@@ -419,7 +423,9 @@ async def _run_parts(
 
 
 def name_handover(hook: Hook) -> str:
-    """Return the name of the hand-over to a hook, for the log and for reasons."""
+    """Return the name of the task that hands payloads to a hook. The log and texts with reasons use
+    the name.
+    """
     return f"the handover to the {hook.name}"
 
 
@@ -446,7 +452,7 @@ async def _serve_api(
     stop_event: trio.Event,
     task_status: trio.TaskStatus[int],
 ) -> None:
-    """Serve the local API. Return once `stop_event` is set and all callers have an answer."""
+    """Serve the local API. Return when `stop_event` is set and all callers have a response."""
     port = get_port(listeners)
     settings = agent.settings
     judge = make_router(
@@ -521,8 +527,8 @@ async def delete_old_entries_forever(agent: Agent) -> None:
 
 
 async def _read_dead_letters(agent: Agent) -> None:
-    """Replay the dead letters once at the start, because a new key or a later version may be able
-    to read some of them.
+    """Replay the dead letters once at the start, because some may have become readable with a new
+    key or a later version.
     """
     await trio.sleep(CLEANUP_DELAY_S)
     for letter in reversed(dead_letters.list_newest(agent.parts.journal)):
@@ -596,8 +602,8 @@ async def _track_sos(agent: Agent) -> None:
 
 
 async def _report_links(agent: Agent) -> None:
-    """Report the condition of each channel and of handheld radios to the event stream, while there
-    is a listener.
+    """While there is a listener, report the condition of each channel and of handheld radios to the
+    event stream.
     """
     events = agent.parts.events
     while True:
@@ -686,4 +692,4 @@ BACKGROUND_TASKS = {
     "the check for updates": _watch_for_updates,
     "the receipts to senders": _report_stages,
 }
-"""Tasks beside channels and hooks, by their names for people."""
+"""Tasks in addition to those for channels and hooks, by their names for people."""

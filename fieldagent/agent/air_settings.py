@@ -53,10 +53,10 @@ REQUIRED_SETTINGS = {
 
 
 def find_faults(pairs: Mapping[str, str]) -> list[str]:
-    """Return errors in the region of a settings file."""
+    """Return the errors of the setting `radio-region` in a settings file."""
     if "radio-region" not in pairs:
         return []
-    # Without a region the table is not loaded.
+    # If there is no region, do not load the table of regions.
     from fieldagent.agent.radios import regions
 
     return regions.find_faults(pairs)

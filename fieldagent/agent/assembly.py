@@ -1,4 +1,4 @@
-"""Assembles the parts of an agent; no task is started."""
+"""Assembles the parts of an agent without starting a task."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ _TRACE_CONTENTS = {Channel.RADIO: trace.RADIO, Channel.CELLULAR: trace.LINK}
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """All parts of one agent; none of them is global."""
+    """All parts of one agent. No part is a global variable."""
 
     journal: Journal
     events: Events
@@ -83,15 +83,18 @@ class Parts:
     services: Mapping[str, PartService]
     """The parts of extensions, by name."""
     proof_keys: Sequence[bytes]
-    """Keys that only this kit and the hub share, for updates about its incidents. The first key
-    makes proofs."""
+    """Keys that only this kit and the hub share. They authenticate updates about the kit's
+    incidents. The first key makes proofs.
+    """
     incident_status: Callable[[], dict[str, Any]]
     price: Price | None = None
     """Price of a credit."""
 
 
 def assemble(settings: Settings, journal: Journal, emit: Callable[[str], None]) -> Parts:
-    """Assemble the parts, and queue waiting Packages again. `emit` prints a script's lines."""
+    """Assemble the parts, and put the waiting Packages back into the queues. `emit` prints a
+    script's lines.
+    """
     plans = _make_plans(settings, PartBase(journal, settings.package_time_to_live))
     hooks = [*make_hooks(settings, emit), *(hook for plan in plans.values() for hook in plan.hooks)]
     inbox = _make_inbox(settings, journal, hooks)
@@ -250,8 +253,8 @@ def _get_channels(settings: Settings) -> frozenset[Channel]:
 
 
 def channel_queue(journal: Journal, channel: Channel) -> ChannelQueue:
-    """Build a channel's queue. It contains only the Packages of an unsettled intent, which count as
-    in flight. In the satellite queue, also set the kinds that a command holds back.
+    """Build a channel's queue. At first it contains only the Packages of an unsettled intent, which
+    are in flight. If the channel is Satellite, also set the kinds that a command holds back.
     """
     known = outbound.read_intent(journal, channel)
     queue = ChannelQueue(channel, None if known is None else known[1])
@@ -274,7 +277,7 @@ def assemble_hub_channel(
     receipts_at_once: bool = False,
     carrier: Carrier | None = None,
 ) -> tuple[ChannelOutbox, HubReception]:
-    """Assemble outbox and reception of a channel that leads to the hub."""
+    """Assemble the outbox and the reception of a channel that leads to the hub."""
     packing = Packing(journal, queue, key=key)
     budget = Budget(
         queue.channel,

@@ -1,5 +1,5 @@
-"""The contract of a bearer: another connection to the hub, which carries the items of the IP link
-while there is no IP link.
+"""The contract of a bearer: another connection to the hub, which transmits items while there is no
+IP link.
 
 A bearer belongs to a `kit_part.KitPart` of an extension.
 """
@@ -20,7 +20,7 @@ from fieldagent.system.named_object import import_own
 
 
 class BearerOutbox(Outbox, Protocol):
-    """An outbox that also records paid transmissions."""
+    """An outbox that also records transmissions that cost money."""
 
     def get_packages(self, transmission: Transmission) -> Sequence[int]:
         """Return the Packages of a transmission that is in flight."""
@@ -41,7 +41,7 @@ class BearerSeat(NamedTuple):
     turn: IpTurn
     journal: Journal
     folder: Path
-    """The agent's state directory."""
+    """State directory of the agent."""
     link: ChannelLink
     """Condition of the modem itself."""
     heal: Callable[[], Awaitable[bool]]
@@ -54,7 +54,7 @@ class Bearer(NamedTuple):
     healing: Healing
     """Recovery settings of the bearer's modem. Their `channel` is the bearer's name in the log."""
     run: Callable[[BearerSeat], Awaitable[NoReturn]]
-    """Serves the modem until cancelled, also while the modem is absent."""
+    """Serves the modem forever, even while the modem is absent."""
 
 
 def make_bearers(settings: Mapping[str, Any]) -> dict[str, Bearer]:
@@ -64,5 +64,5 @@ def make_bearers(settings: Mapping[str, Any]) -> dict[str, Bearer]:
 
 
 def get_bearer_bytes(settings: Mapping[str, Any]) -> int:
-    """Return the bytes of an item that one paid message carries; 0 without a bearer."""
+    """Return the bytes of an item that one paid message carries, or 0 if there is no bearer."""
     return min((each.message_bytes for each in make_bearers(settings).values()), default=0)

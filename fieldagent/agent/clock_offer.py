@@ -1,7 +1,7 @@
-"""If the system's clock is wrong, writes the right time to a file for root's unit.
+"""Writes the correct time to a file for root's unit if the system's clock is wrong.
 
-The agent uses that time itself but may not set the clock; TLS and other programs use the system's
-clock (`kit.system_clock`).
+The agent uses the correct time itself, but is not allowed to set the system's clock, which TLS and
+other programs use (`kit.system_clock`).
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from fieldagent.system.folder import replace_file
 log = logging.getLogger(__name__)
 
 CLOCK_OFFER = "clock.offer"
-"""File in the agent's state directory with the right time."""
+"""File in the agent's state directory that contains the correct time."""
 
 
 def offer_time(clock: ElapsedTime, state_directory: Path) -> None:
-    """Write the right time to the file if the system's clock is wrong and root's unit has taken the
-    last offer.
+    """Write the correct time to the file if the system's clock is wrong and root's unit has
+    processed the previous file.
     """
     place = state_directory / CLOCK_OFFER
     reference = clock.find_better_time()

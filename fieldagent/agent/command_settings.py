@@ -9,7 +9,7 @@ ALLOWED_VERBS = tuple(verb.name for verb in VERBS if verb.allowed)
 
 
 def read_names(value: str) -> tuple[str, ...]:
-    """Read names such as `status log`, or `none`. Raises WrongProperty."""
+    """Parse a list of command names such as `status log`, or `none`. Raises WrongProperty."""
     if value == "none":
         return ()
     names = tuple(dict.fromkeys(value.replace(",", " ").split()))

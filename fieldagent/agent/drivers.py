@@ -1,6 +1,6 @@
 """Builds the task that drives each channel, from the settings and the agent's parts.
 
-Each function imports its own modules, so that an agent without a channel saves the memory.
+Each function imports its own modules, so that an agent without that channel saves the memory.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 Condition = Callable[[], KitCondition] | None
-"""Function that returns the kit's condition; None for a simulated kit, which has no machine."""
+"""Function that returns the kit's condition. None for a simulated kit, which has no machine."""
 
 
 def _run_satellite(
@@ -139,7 +139,7 @@ def _make_range_reader(settings: Settings, parts: Parts) -> Callable[[], Mapping
 def _list_bearer_parts(
     settings: Settings, parts: Parts, progress: Progress, turn: IpTurn
 ) -> Iterator[Part]:
-    """Yield the task of each bearer. A bearer carries items while there is no IP link."""
+    """Yield the task of each bearer. A bearer transmits items while there is no IP link."""
     outbox = parts.outboxes[Channel.CELLULAR]
     assert settings.hub_token is not None
     for bearer in make_bearers(settings.parts).values():
@@ -205,9 +205,7 @@ def _run_radio(
 
 
 def _limit_air(settings: Settings, link: ChannelLink) -> None:
-    """Apply the region's limit to the link's air-time. A Meshtastic radio has a region of its
-    own.
-    """
+    """Apply the region's limit to the link's air-time. A Meshtastic radio has its own region."""
     if settings.radio_region is None or settings.radio_protocol == "meshtastic":
         return
     from fieldagent.agent.radios.regions import find_air_limit

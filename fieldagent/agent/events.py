@@ -1,9 +1,10 @@
-"""Sends events about Packages, inbound payloads, SOS, links and handhelds to all listeners.
+"""Sends events about Packages, inbound payloads, SOS incidents, links and handhelds to all
+listeners.
 
 These are server-sent events (the HTML standard, section 9.2) for `GET /api/events`. Their content
-is read from the journal. So a listener can continue after an interruption with `Last-Event-ID`,
-even after a restart, and a slow listener does not delay others. If the events since the last one
-are no longer kept, the listener receives `lost`.
+is read from the journal. So a listener can continue with `Last-Event-ID` after an interruption or a
+restart, and a slow listener does not delay others. If the journal no longer keeps the events since
+`Last-Event-ID`, the listener receives `lost`.
 """
 
 from __future__ import annotations
@@ -26,12 +27,13 @@ from fieldagent.system import waits
 
 TOPICS = ("package", "inbound", "link", "sos", "people")
 CHECK_DELAY_S = 1.0
-"""Seconds from a change until conditions are checked, because several changes may follow
-quickly."""
+"""Seconds from a change until conditions are checked. In this time, further changes may follow."""
 
 
 class Events:
-    """Source of the event streams; `follow_journal` must be running for prompt events."""
+    """Source of the event streams. Events are sent promptly only while `follow_journal` is
+    running.
+    """
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
@@ -45,12 +47,12 @@ class Events:
         """Event that is set when conditions should be checked; then a new event replaces it."""
 
     async def wait_for_listener(self) -> None:
-        """Wait until there is a listener. Without a listener the links need not be checked."""
+        """Wait until there is a listener. While there is none, the links need not be checked."""
         await self._somebody.wait()
 
     async def wait_until_check_due(self) -> None:
         """Wait until conditions should be checked again: shortly after a change, and whenever a
-        stream sends a keepalive. So an idle kit wakes only once for check and keepalive.
+        stream sends a keepalive. An idle kit then wakes only once for the check and the keepalive.
         """
         if not self._stirred:
             await self._occasion.wait()
@@ -68,7 +70,7 @@ class Events:
         self._occasion = trio.Event()
 
     async def follow_journal(self) -> None:
-        """Wake the listeners at each change of the journal; never returns."""
+        """Wake the listeners at each change of the journal. Never returns."""
         while True:
             await self._journal.wait_for_commit()
             self._wake_listeners()
@@ -87,7 +89,7 @@ class Events:
         self._news = trio.Event()
 
     async def listen(self, request: StreamRequest) -> AsyncGenerator[bytes, None]:
-        """Yield the bytes of a listener's event stream, from the place that it requested. While
+        """Yield the bytes of a listener's event stream, from the event that it requested. While
         idle, yield a keepalive every `request.quiet` seconds.
         """
         if not self._listeners:
@@ -139,7 +141,7 @@ class Events:
         return b"".join(events), place
 
     def _make_document(self, change: Change) -> str:
-        """Return the event's content, or '' if its subject no longer exists."""
+        """Return the content of an event, or '' if its subject no longer exists."""
         if change.topic == "inbound":
             return changes.read_payload(self._journal, change.subject) or ""
         if change.topic == "sos":

@@ -1,5 +1,6 @@
-"""For root's units, checks settings and programs that arrive over the link (`fieldagent settings
---go-on`). Decides whether a setting may be changed remotely, and makes the new settings file.
+"""Decides whether a setting may be changed remotely, and makes the new settings file. Root's units
+use this module to check settings and programs that arrive over the link (`fieldagent settings
+--go-on`).
 """
 
 from __future__ import annotations
@@ -49,23 +50,25 @@ LOCAL_ONLY_SETTINGS = {
     "state-directory": "waiting items are stored there",
     **{name: why for part in get_kit_parts().values() for name, why in part.not_from_afar.items()},
 }
-"""Settings that can only be changed on the kit itself, each with the reason."""
+"""Settings that can only be changed on the kit itself, and the reason for each."""
 BUILT_IN_VALUES: Mapping[str, Collection[str]] = {
     "extensions": (),
     "radio-protocol": RADIOS,
     "satellite-modem": get_modems(),
     **{part.kind_key: part.kinds for part in get_kit_parts().values() if part.kind_key},
 }
-"""Settings that may name a third-party program. A remote change may use only our own names."""
+"""Settings whose value may name a third-party program. A remote change may use only our own
+names.
+"""
 
 
 class NotForThisKit(Exception):
-    """The change was refused, and nothing was changed; the text contains the reason."""
+    """The change was refused, and nothing was changed. The message contains the reason."""
 
 
 def change_settings(text: str, change: SettingsChange, path: Path) -> tuple[str, Settings]:
     """Return the text of the settings file at `path` after `change`, and its settings. `text` is
-    the old content, whose comments and other lines are kept. Raises NotForThisKit.
+    the present content of the file. Its comments and other lines are kept. Raises NotForThisKit.
     """
     before = dict(read_pairs(text))
     if change.kit != get_kit_id(before.get("hub-token", "")):

@@ -1,7 +1,7 @@
-"""Queries gpsd for the time, while the system's clock is not trusted, and for the position of an
+"""Queries gpsd for the time while the system's clock is not trusted, and for the position of an
 SOS.
 
-gpsd is called only in these cases, because a receiver may sleep between calls to save power.
+gpsd is queried only in these cases, because a GPS receiver can sleep between queries to save power.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from fieldagent.wire.gpsd import LINE_BYTES, WATCH_COMMAND, Fix, read_line
 log = logging.getLogger(__name__)
 
 FIRST_FIX_TIMEOUT_S = 120.0
-"""Longest time in seconds to the first fix of a receiver that was asleep."""
+"""Longest time in seconds until a receiver that was asleep has its first fix."""
 RETRY_AFTER_S = 60.0
-"""Seconds until gpsd is called again if gpsd was away or had no fix."""
+"""Seconds until gpsd is queried again if it was absent or had no fix."""
 CLOCK_ACCURATE_S = 3600.0
 """Seconds for which the machine's own clock keeps the time accurate."""
 
 
 async def update_clock_from_gpsd(clock: ElapsedTime, gpsd: tuple[str, int]) -> None:
-    """Set `clock` to the time of gpsd at (host, port) while the system's clock is not trusted. Call
-    gpsd again `CLOCK_ACCURATE_S` seconds after a fix, or `RETRY_AFTER_S` seconds after a failure.
-    Never returns.
+    """Set `clock` to the time of gpsd at (host, port) while the system's clock is not trusted.
+    Query gpsd again `CLOCK_ACCURATE_S` seconds after a fix, or `RETRY_AFTER_S` seconds after a
+    failure. Never returns.
     """
     while True:
         pause = RETRY_AFTER_S
@@ -44,7 +44,7 @@ async def update_clock_from_gpsd(clock: ElapsedTime, gpsd: tuple[str, int]) -> N
 
 
 async def wait_for_fix_within(gpsd: tuple[str, int], seconds: float) -> Fix | None:
-    """Return the next fix; None if there is none within `seconds`, or if gpsd is away."""
+    """Return the next fix, or None if there is no fix within `seconds` or gpsd is absent."""
     with waits.move_on_after(seconds):
         try:
             return await _wait_for_fix(*gpsd)
@@ -54,7 +54,7 @@ async def wait_for_fix_within(gpsd: tuple[str, int], seconds: float) -> Fix | No
 
 
 async def _wait_for_fix(host: str, port: int, *, needs_time: bool = False) -> Fix:
-    """Return the next fix; with `needs_time`, the next fix with a time. Raises OSError,
+    """Return the next fix or, if `needs_time`, the next fix that contains a time. Raises OSError,
     trio.BrokenResourceError.
     """
     async with await trio.open_tcp_stream(host, port) as stream:

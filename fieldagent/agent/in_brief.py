@@ -6,7 +6,7 @@ from typing import Any
 
 
 def summarise_status(status: dict[str, Any]) -> str:
-    """Return the content of `GET /api/status` in one line."""
+    """Return a one-line summary of `status`, the response to `GET /api/status`."""
     phrases = _summarise_sos(status["sos"])
     links = {name: link for name, link in status["channels"].items() if link["configured"]}
     phrases += [_link(name, link) for name, link in links.items()] or ["no channel is configured"]

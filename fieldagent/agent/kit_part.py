@@ -1,8 +1,8 @@
 """The contract of a part that an extension adds to the agent.
 
-The descriptions of all parts are imported if the settings file has a setting of an extension. A
-part's functions are given as places (`module:NAME`), which are imported only if the settings turn
-the part on.
+If the settings file has a setting of any extension, the descriptions of all parts are imported. A
+description contains functions as places (`module:NAME`). They are imported only if the settings
+turn the part on.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ class KitPart:
     """Place of a function that returns a `channels.recognition.Recognition` for each kind of device
     that can be at the part's port."""
     kind_key: str = ""
-    """Name of the setting for the kind of device; empty if there is only one kind."""
+    """Name of the setting for the kind of device. Empty if there is only one kind."""
     kinds: Collection[str] = ()
     """Values of `kind_key` for our own kinds. Another value names a third-party program."""
     faults: Callable[[Mapping[str, str]], list[str]] = lambda pairs: []
-    """Function that returns the errors in the combination of a settings file's values."""
+    """Function that returns the errors in the combination of values in a settings file."""
     takes_inbound: bool = False
     """True if the part gets inbound payloads, as a hook does."""
     check: str = ""
@@ -65,9 +65,9 @@ class KitPart:
     """Example values for a first settings file, for keys that have no default and are not
     secret."""
     needs: Mapping[str, str] = field(default_factory=dict)
-    """Keys that have an effect only with another key, each with that key."""
+    """Keys that have an effect only if another key is set, and that other key."""
     not_from_afar: Mapping[str, str] = field(default_factory=dict)
-    """Keys that a remote command cannot change, each with the reason."""
+    """Keys that a remote command cannot change, and the reason for each."""
 
 
 def list_part_names() -> list[str]:
@@ -83,7 +83,7 @@ def get_device_parts() -> dict[str, KitPart]:
 
 
 def get_devices(part: KitPart) -> list[Recognition]:
-    """Return the recognition of each kind of device that can be at the part's port."""
+    """Return a Recognition for each kind of device that can be at the part's port."""
     found: list[Recognition] = import_own(part.devices)()
     return found
 

@@ -1,4 +1,4 @@
-"""Recovery steps of each modem, from the settings."""
+"""Makes the recovery settings of each modem from the agent's settings."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from fieldagent.agent.settings import Settings
 
 
 def make_healing(settings: Settings) -> dict[str, Healing]:
-    """Return the recovery settings by the modem's name in the settings; modems without recovery
-    steps are omitted.
+    """Return the recovery settings of each modem, by the modem's name in the settings. Modems
+    without recovery steps are left out.
     """
     healings = []
     if settings.satellite_port:

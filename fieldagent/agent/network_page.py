@@ -40,7 +40,7 @@ ANY_ADDRESS = ("0.0.0.0", "::")
 
 
 def find_own_address(network: Network) -> str | None:
-    """Return this machine's address in that network, or None if it has none. No packet is sent."""
+    """Return this machine's address in `network`, or None if it has none. No packet is sent."""
     family = socket.AF_INET if network.version == 4 else socket.AF_INET6
     with socket.socket(family, socket.SOCK_DGRAM) as probe:
         try:
@@ -52,7 +52,7 @@ def find_own_address(network: Network) -> str | None:
 
 
 def format_url(own_address: str, port: int) -> str:
-    """Return the URL of the page for phones; an IPv6 address is in brackets."""
+    """Return the URL of the page for phones. An IPv6 address is put in brackets."""
     return (
         f"https://[{own_address}]:{port}/"
         if ":" in own_address
@@ -81,8 +81,8 @@ async def run(settings: Settings, judge: Judge, stop_event: trio.Event, note_fau
     listeners, telling = _open_sockets(settings)
 
     async def find_admitted_address(peer: socket.socket, address: str) -> str | None:
-        """Return `address` if it is in a `page-listen` network, or None, which closes the
-        connection before TLS starts.
+        """Return `address` if it is in a `page-listen` network, otherwise None. For None, the
+        caller closes the connection before TLS starts.
         """
         return address if is_in(address, settings.page_listen) else None
 

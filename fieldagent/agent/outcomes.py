@@ -14,16 +14,19 @@ from fieldagent.wire.kit_note import KitReport, OfferReport, UpdateReport
 OFFER = "settings.offer"
 """File in the agent's state directory with settings from the hub."""
 PROGRAM_OFFER = "program.offer"
-"""File in the same folder with the URL of a program."""
+"""File in the agent's state directory with the URL of a program."""
 PROGRAM_DELTA = "program.delta"
-"""File in the same folder with the delta that makes the offered program, if the offer includes
-one."""
+"""File in the agent's state directory with the delta that makes the offered program, if the offer
+includes a delta.
+"""
 REBOOT = "reboot.ask"
-"""File in the same folder with the id of the boot in which a command of the hub ordered a
-reboot."""
+"""File in the agent's state directory with the id of the boot in which a command of the hub ordered
+a reboot.
+"""
 UPDATE_TRIAL, SETTINGS_TRIAL, SYSTEM_TRIAL = "trial.json", "settings.json", "system.json"
-"""Files in root's folder that exist while a change of the program, the settings or the system is
-tried."""
+"""Files in root's folder. Each exists while a change of the program, the settings or the system is
+tried.
+"""
 UPDATE = "result.json"
 SETTINGS = "settings-result.json"
 PROGRAM = "offer-result.json"
@@ -35,15 +38,15 @@ SOS_IN_MEMORY = (
 
 
 def find_root_folder(state_directory: Path) -> Path:
-    """Return root's folder, which is beside the agent's state directory: /var/lib/fieldagent-update
-    for the systemd unit.
+    """Return root's folder, which is next to the agent's state directory. For the systemd unit it
+    is /var/lib/fieldagent-update.
     """
     return state_directory.with_name(f"{state_directory.name}-update")
 
 
 def read(state_directory: Path) -> KitReport:
-    """Return the results of changes. Results that cannot be read are omitted, because an earlier
-    version let only root read them.
+    """Return the results of the last changes. Results that cannot be read are left out, because an
+    earlier version allowed only root to read them.
     """
     folder = find_root_folder(state_directory)
     return KitReport(
@@ -54,9 +57,7 @@ def read(state_directory: Path) -> KitReport:
 
 
 def is_at_work(state_directory: Path) -> bool:
-    """Return True if a change is being tried. The result of the trial will be written to the files
-    of this module.
-    """
+    """Return True if a change is being tried, so that its result will be written later."""
     folder = find_root_folder(state_directory)
     return any((folder / each).exists() for each in (UPDATE_TRIAL, SETTINGS_TRIAL, SYSTEM_TRIAL))
 
@@ -73,7 +74,9 @@ def read_offer_report(path: Path) -> OfferReport | None:
 
 
 def write_outcome(path: Path, number: int, state: str, reason: str = "") -> None:
-    """Write the result of an offer. Root writes it, the agent reads it, and the hub lists it."""
+    """Write the result of an offer. Root calls this function, the agent reads the result, and the
+    hub lists it.
+    """
     result = {"number": number, "state": state, "why": reason}
     replace_file(path, json.dumps(result).encode(), mode=0o644)
 

@@ -1,4 +1,4 @@
-"""The objects that an extension's part and the agent exchange once the part is turned on."""
+"""The objects that the agent and an extension's part exchange when the part is turned on."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ class PartHost(NamedTuple):
     proof_keys: Sequence[bytes]
     """Keys that only this kit and the hub share."""
     incidents: Callable[[], dict[str, Any]]
-    """Returns the answer to `GET /api/sos`."""
+    """Returns the response to `GET /api/sos`."""
     bearer_bytes: int
     """Bytes of an item on Cellular that one paid message carries; 0 if Cellular costs nothing."""
 
 
 class PartService(Protocol):
-    """Interface of a running part. The class of an extension inherits this class, and so the
-    methods that it does not need.
+    """Interface of a running part. The class of an extension inherits from this class, so it only
+    needs to define the methods that it uses.
     """
 
     def get_status(self) -> dict[str, Any]:
         """Return the part's member of `GET /api/status`."""
 
     async def run(self, agent_status: Callable[[], Mapping[str, Any]], note_fault: Note) -> None:
-        """Work until cancelled. `agent_status` returns the answer to `GET /api/status`;
+        """Work until cancelled. `agent_status` returns the response to `GET /api/status`.
         `note_fault` logs and counts a failure that does not end the part.
         """
 
@@ -54,14 +54,14 @@ class PartService(Protocol):
         return []
 
     def list_doubtful_people(self) -> list[dict[str, Any]]:
-        """Return the people of `list_people` whose entry someone should check, for the stream of
+        """Return the people of `list_people` whose entries a person should check, for the stream of
         events.
         """
         return []
 
 
 class PartBase(NamedTuple):
-    """The parts of the agent that exist before the hooks."""
+    """The parts of the agent that exist before the hooks are made."""
 
     journal: Journal
     package_time_to_live: int
@@ -69,7 +69,7 @@ class PartBase(NamedTuple):
 
 
 class PartPlan(NamedTuple):
-    """A part that the settings turn on, before the rest of the agent exists."""
+    """A part that the settings turn on. It is made before the rest of the agent exists."""
 
     service: Callable[[PartHost], PartService]
     hooks: Sequence[Hook] = ()

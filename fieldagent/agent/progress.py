@@ -1,4 +1,4 @@
-"""Watches if each important loop makes progress."""
+"""Watches whether each important loop makes progress."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ the modem's own deadline."""
 
 
 class Progress:
-    """Watches loops. `clock` is any monotonic clock in seconds."""
+    """Records when each loop last made progress. `clock` is any monotonic clock in seconds."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock

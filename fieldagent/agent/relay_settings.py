@@ -1,4 +1,4 @@
-"""Settings for relaying the items of neighbours over this kit."""
+"""Settings for relaying neighbours' items over this kit."""
 
 from __future__ import annotations
 

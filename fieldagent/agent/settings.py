@@ -1,7 +1,8 @@
-"""The settings file, `agent.properties`: Java properties, read once at the start.
+"""The settings file, `agent.properties`. It contains Java properties and is read once, at the
+start.
 
-`KEYS` contains the settings of the core, and `list_all_keys` also the settings of extensions. The
-installer's file and `docs/reference/settings.md` are made from `list_all_keys`.
+`KEYS` contains the settings of the core. `list_all_keys` also returns the settings of extensions;
+the installer's file and `docs/reference/settings.md` are made from them.
 """
 
 from __future__ import annotations
@@ -150,7 +151,9 @@ _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
 def read_hub_address(value: str) -> str:
-    """Read https://HOST, or http:// on loopback, without a final slash. Raises WrongProperty."""
+    """Parse the hub's address: https://HOST, or http:// on loopback. The result has no final slash.
+    Raises WrongProperty.
+    """
     parts = urlsplit(read_url(value))
     if parts.path not in ("", "/") or parts.query or parts.fragment or parts.username is not None:
         raise WrongProperty(f"must be https:// and a host, with an optional port, not {value!r}")
@@ -168,8 +171,8 @@ def _read_token(value: str) -> str:
 
 
 def _read_interface(value: str) -> str:
-    """Read an interface's name. IFNAMSIZ (linux/if.h) allows 15 characters and a final zero; the
-    kernel's dev_valid_name defines the characters.
+    """Parse the name of a network interface. IFNAMSIZ (linux/if.h) allows 15 characters, and the
+    kernel's dev_valid_name defines which ones.
     """
     if not re.fullmatch(r"[^\s/:]{1,15}", value) or value in (".", ".."):
         raise WrongProperty(f"must be the name of a network interface such as wwan0, not {value!r}")
@@ -498,7 +501,7 @@ would keep an example."""
 
 
 def get_radio_place(settings: Settings) -> RadioPlace:
-    """Return port and settings of the radio; `radio-port` must be set."""
+    """Return the port and the settings of the radio. `radio-port` must be set."""
     from fieldagent.agent.radios.contract import RadioPlace
 
     assert settings.radio_port is not None
@@ -525,8 +528,8 @@ ENVIRONMENT = "FIELDAGENT_AGENT_"
 
 
 def load(path: Path | None, environ: Mapping[str, str] = os.environ) -> Settings:
-    """Read the file at `path` and the environment. None means the default file, which may be
-    missing.
+    """Read the settings from the file at `path` and the environment. If `path` is None, read the
+    default file, which may be missing.
 
     Raises InvalidSettings with all errors, or OSError.
     """
@@ -536,7 +539,9 @@ def load(path: Path | None, environ: Mapping[str, str] = os.environ) -> Settings
 
 
 def _load_keys(text: str) -> Sequence[Key]:
-    """Return `list_allowed_keys` of a text, after loading its extensions."""
+    """Load the extensions that a settings text names, and return `list_allowed_keys` of the
+    text.
+    """
     with suppress(WrongProperty):
         add_extensions(_read_pairs(text).get("extensions", ""))
     return list_allowed_keys(text)
@@ -548,8 +553,8 @@ def list_all_keys() -> Sequence[Key]:
 
 
 def list_allowed_keys(text: str) -> Sequence[Key]:
-    """Return the keys that are allowed in a settings file with this text, which depend on the
-    configured radio and modem.
+    """Return the keys that are allowed in a settings file with this text. They depend on the radio
+    and the modem that the text configures.
     """
     return [*list_all_keys(), *list_own_keys(text)]
 
@@ -571,7 +576,9 @@ def get_needs() -> Mapping[str, str]:
 
 
 def parse(text: str, path: Path, environ: Mapping[str, str] = os.environ) -> Settings:
-    """Return the settings of the text at `path`. Raises InvalidSettings with all errors."""
+    """Parse the text of the settings file at `path`, and return the settings. Raises
+    InvalidSettings with all errors.
+    """
     named = _read_pairs(text)
     with suppress(WrongProperty):
         # If an extension cannot be loaded, the check of the setting `extensions` reports the error.
@@ -625,7 +632,9 @@ REQUIRED_SETTINGS = {
 
 
 def _read_pairs(text: str) -> Mapping[str, str]:
-    """Return the pairs of a settings file; none if it is not a properties file."""
+    """Return the names and values in the text of a settings file, or an empty mapping if the text
+    is not a properties file.
+    """
     try:
         return dict(pairs_in(text))
     except NoProperties:

@@ -1,5 +1,5 @@
-"""State of `fieldagent track`, which posts positions: its last report, and the interval that people
-chose on the kit's page. The interval is kept across a restart.
+"""State of `fieldagent track`, which posts positions: its last report, and the interval that a
+person chose on the kit's page. The chosen interval survives a restart.
 """
 
 from __future__ import annotations
@@ -13,30 +13,30 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 log = logging.getLogger(__name__)
 
 CHOSEN_INTERVAL_FILE = "track-interval"
-"""File in the state directory; it contains whole seconds."""
+"""File in the state directory that contains the chosen interval, in whole seconds."""
 SHORTEST, LONGEST = 60, 86_400
 """Limits of the chosen interval between two positions at rest, in seconds."""
 DEFAULT_INTERVAL_S = 1800.0
-"""Interval in seconds if a tracker has not reported."""
+"""Interval in seconds that is assumed until a tracker reports its own."""
 GAP_INTERVALS = 2.0
-"""Number of intervals without a position that count as a gap."""
+"""A time of this many intervals without a position is a gap."""
 
 
 class TrackerPace(NamedTuple):
     """A tracker's report about itself."""
 
     interval: float
-    """Seconds between two positions at rest, now in use."""
+    """Present number of seconds between two positions while the kit is at rest."""
     moving_interval: float
     satellite_factor: float
-    """Factor on the interval while only satellite is available."""
+    """Factor by which the interval is longer while only satellite is available."""
     batch: int | None
     """Seconds for which positions wait to share a message."""
     costly: bool
     """True while only satellite is available, so that `satellite_factor` applies."""
     moving: bool
     due_at: float | None
-    """Latest Unix time of the next position; None before the first."""
+    """Latest Unix time of the next position. None before the first position."""
     reported_at: float
     """Unix time of this report."""
 
@@ -48,7 +48,7 @@ class Tracking:
         self.chosen = _read_stored_interval(self._place)
 
     def choose(self, interval: int | None) -> None:
-        """Store the chosen interval in seconds, and use it once it is on disk. With None, the
+        """Store the chosen interval in seconds, and use it when it is on disk. None means that the
         tracker uses its own options. Raises OSError.
         """
         if interval is None:
@@ -58,7 +58,7 @@ class Tracking:
         self.chosen = interval
 
     def pause(self) -> float:
-        """Return the number of seconds without a position that counts as a gap."""
+        """Return the seconds without a position that are shown as a gap."""
         pace = self.tracker
         if pace is None:
             return GAP_INTERVALS * (self.chosen or DEFAULT_INTERVAL_S)

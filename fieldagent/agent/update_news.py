@@ -1,10 +1,11 @@
-"""Checks that this kit still receives news of updates. A stale mirror or a blocked download causes
-no error. So the kit fetches the signed text of its program each day, and notifies people if there
-was no new text for a long time. An offer of the hub also counts as news. Nothing is installed.
+"""Checks that this kit still receives news of updates, because a stale mirror or a blocked download
+causes no error. The kit fetches the signed text of its program each day, and notifies people if
+there was no new text for a long time. An offer of the hub also counts as news. Nothing is
+installed.
 
 The text is minisign's trusted comment (`system.signed_release`), which the maker signs again each
-month. The text has a few hundred bytes; the program itself is not fetched. For Debian packages the
-date of apt's own signed list is used.
+month. The text has a few hundred bytes. The program itself is not fetched. For Debian packages, the
+date of apt's signed list is used instead.
 """
 
 from __future__ import annotations
@@ -53,8 +54,8 @@ class News(NamedTuple):
     """Unix time of the hub's offer, if known; 0 if the address is in the settings."""
 
     def describe_silence(self, now: float, reason: str = "") -> str:
-        """Return a notice if there was no news for too long, with the `reason` of the last
-        failure; otherwise an empty string.
+        """Return a notice if there was no news for too long, otherwise ''. The notice contains
+        `reason`, the reason of the last failure.
         """
         days = int((now - (max(self.signed, self.offered) or self.since)) / DAY_S)
         if days * DAY_S < SILENCE_S:
@@ -80,13 +81,13 @@ _REMEDY_BY_CAUSE = {
 
 
 class NoNews(Exception):
-    """A check found no news; the text contains the reason."""
+    """A check found no news. The message contains the reason."""
 
 
 class UpdateNews:
-    """Watches for news of updates. `address` is the program's address; None for the address of the
-    hub's last offer. `keys` are the trusted minisign keys. `has_hub` means that the kit has an IP
-    link to a hub, over which offers may arrive.
+    """Watches for news of updates. `address` is the program's address; if it is None, the address
+    of the hub's last offer is used. `keys` is the file with the trusted minisign keys. `has_hub` is
+    True if the kit has an IP link to a hub, over which offers may arrive.
     """
 
     def __init__(
@@ -116,8 +117,9 @@ class UpdateNews:
         return [notice] if notice else []
 
     async def run_update_checks(self) -> None:
-        """Check for news of updates each day, each hour after a failure, and soon after a new offer
-        of the hub. Log a warning if there was no news for a long time. Never returns.
+        """Check for news of updates each day. After a failure, check each hour, and after a new
+        offer of the hub, check soon. Log a warning if there was no news for a long time. Never
+        returns.
         """
         await waits.sleep(FIRST_LOOK_S)
         while True:
@@ -147,7 +149,7 @@ class UpdateNews:
         before = self._news
         if before is None or before.source != source:
             before = News(source, now, offered=now if source == offered_address else 0.0)
-        # A signing date in the future counts as now.
+        # Treat a signing date in the future as now.
         news = before._replace(signed=max(before.signed, min(signed, now)))
         if news != self._news:
             self._news = news
@@ -171,7 +173,7 @@ class UpdateNews:
         return HUB if self._has_hub else ""
 
     async def _read_signature_time(self, source: str) -> float:
-        """Return the Unix time of the signature. Raises NoNews."""
+        """Return the Unix time when the text at `source` was signed. Raises NoNews."""
         if source == APT:
             return max(_read_list_dates(APT_LISTS_FOLDER), default=0.0)
         if source == HUB:
@@ -219,8 +221,8 @@ def _read_stored_news(path: Path) -> News | None:
 
 
 def _read_list_dates(folder: Path) -> Iterator[float]:
-    """Yield the dates of apt's lists of fieldagent's repositories (`build/repository`), in Unix
-    time; apt has verified them.
+    """Yield the dates, in Unix time, of apt's lists of fieldagent's repositories
+    (`build/repository`). apt has verified these lists.
     """
     for path in (*folder.glob("*InRelease"), *folder.glob("*_Release")):
         try:

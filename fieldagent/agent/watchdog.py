@@ -1,7 +1,7 @@
 """Feeds systemd's watchdog while the disk accepts writes and every loop makes progress.
 
-If the disk or a loop hangs, the log shows which one before systemd ends the agent. If no task runs
-any more, a timer of faulthandler writes the stack of each thread without waiting for other code.
+If the disk or a loop hangs, the agent logs this before systemd ends it. If no task runs any more, a
+timer of faulthandler writes the stack of each thread without waiting for other code.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 SIGNS_PER_INTERVAL = 3
 """Number of feeds within the time that systemd waits."""
 STACK_DUMP_SHARE = 0.9
-"""Share of systemd's time after which the stacks are written."""
+"""Share of the time that systemd waits, after which the stacks are written."""
 INTERVALS_PER_DISK_PROOF = 7
 """Number of watchdog intervals between two writes that only prove that the disk works. Each such
 write takes 33 kB on the memory card, including the file system's own writes. Any other write also
@@ -37,9 +37,9 @@ async def feed_watchdog(
     summarise_status: Callable[[], str],
     store_time: Callable[[], object],
 ) -> None:
-    """Feed systemd's watchdog. Return at once if systemd does not expect to be notified.
-    `find_problem` returns a problem that only a restart may fix. `summarise_status` returns the
-    text that systemd shows while the agent works. `store_time` is called at each feed.
+    """Feed systemd's watchdog. Return at once if systemd expects no notifications. `find_problem`
+    returns a problem that only a restart may fix. `summarise_status` returns the text that systemd
+    shows while the agent works. `store_time` is called at each feed.
     """
     interval = get_watchdog_interval()
     if interval is None:
@@ -69,9 +69,10 @@ def _find_hanging_write(journal: Journal, limit_s: float) -> str | None:
 
 
 async def _prove_disk(journal: Journal, interval_s: float) -> None:
-    """Write one small row regularly: the base of elapsed time, which is useful anyway.
+    """Write one small row regularly, to prove that the disk works. The row is the base of elapsed
+    time, which must be stored anyway.
 
-    A full disk counts as working, because a restart would not free space.
+    A full disk is considered working, because a restart would not free space.
     """
     while True:
         try:

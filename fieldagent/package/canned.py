@@ -1,7 +1,7 @@
-"""Canned texts: the most common texts about an SOS, in one or two bytes on the air.
+"""Canned texts: the most common texts about an SOS. Each takes one or two bytes on the air.
 
-People read and write the texts. A number replaces them only between kits and hub
-(`docs/reference/on-air.md`, "Canned words"). A number never changes.
+People read and write the texts. Only between kits and the hub, a number replaces the text
+(`docs/reference/on-air.md`, "Canned words"). The number of a text never changes.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ _LATER_TEXT = re.compile(r"canned words (\d{1,3})", re.ASCII)
 
 
 def find_number(text: str) -> int | None:
-    """Return the number of exactly this text, or None if there is none."""
+    """Return the number of the canned text that is equal to `text`, or None if there is none."""
     known = _NUMBER_BY_TEXT.get(text)
     if known is None and (later := _LATER_TEXT.fullmatch(text)):
         number = int(later[1])

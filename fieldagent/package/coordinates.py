@@ -1,5 +1,5 @@
-"""Positions, and degrees as people write them: decimal with a point or comma, or with minutes and
-seconds.
+"""Positions, and degrees in the forms that people write: decimal with a point or comma, or with
+minutes and seconds.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ ZERO_TOLERANCE_DEGREES = 1e-4
 
 
 def is_zero_position(latitude: float, longitude: float, blur: float = 0.0) -> bool:
-    """Return True if the position is 0, 0, which is far out at sea. Receivers, radios and phones
-    report it until they know their own position. `blur` is the possible error of the position in
-    degrees.
+    """Return True if the position is 0, 0. This place is far out at sea, and receivers, radios and
+    phones report it until they know their real position. `blur` is the possible error of the
+    position in degrees.
     """
     return max(abs(latitude), abs(longitude)) < max(ZERO_TOLERANCE_DEGREES, blur)
 
@@ -40,9 +40,9 @@ class DatedPlace(NamedTuple):
     latitude: float
     longitude: float
     at: float
-    """Unix time of the position according to the kit."""
+    """Unix time of the position, by the kit's clock."""
     accuracy: float = 0.0
-    """Metres by which the position may be wrong; 0 if unknown."""
+    """Metres by which the position may be wrong, or 0 if this is unknown."""
 
 
 class NoCoordinate(ValueError):
@@ -58,10 +58,11 @@ class NoCoordinate(ValueError):
 
 
 def read_degrees(text: str, side_letters: str) -> float:
-    """Return decimal degrees: `47.3769`, `47,3769`, `47° 22.614' N`, `8 32 30 E`, `-122.5`.
+    """Parse degrees such as `47.3769`, `47,3769`, `47° 22.614' N`, `8 32 30 E` or `-122.5`, and
+    return decimal degrees.
 
-    `side_letters` are the letters that may be before or after the number: `NS` for a latitude, `EW`
-    for a longitude. South and west are negative. Raises NoCoordinate.
+    `side_letters` contains the letters that may be before or after the number: `NS` for a latitude,
+    `EW` for a longitude. South and west are negative. Raises NoCoordinate.
     """
     plain = text.strip().replace("\u2212", "-").upper()
     if len(plain) > TEXT_MAX:

@@ -1,5 +1,5 @@
-"""Delivery of one Package over its channels, up to its terminal status. The module only decides,
-without I/O or a clock.
+"""Delivery of one Package over its channels, up to its terminal status. Pure: no I/O and no
+clock.
 """
 
 from __future__ import annotations
@@ -14,22 +14,27 @@ from fieldagent.system.lazy_dataclass import dataclass
 
 
 class Stage(IntEnum):
-    """Stages by their number on air. A higher number is not always a later stage."""
+    """Stages of an item at its addressee, by their numbers on the air. A higher number is not
+    always a later stage.
+    """
 
     STORED = 0
     """The item is on the disk of the person's kit."""
     PROGRAMS = 1
-    """A program of the person, the kit's hook or page, has accepted the item."""
+    """One of the person's programs (the kit's hook or page) has accepted the item."""
     READ = 2
     """A person has confirmed that they read the item."""
     HANDED_OVER = 3
-    """A mail or SMS service has accepted the item, which does not prove its arrival."""
+    """An email or SMS service has accepted the item. This does not prove that the item has
+    arrived.
+    """
     NOBODY = 4
-    """The name or address is unknown or cannot be reached; the text contains the reason."""
+    """The name or address is unknown or cannot be reached. The stage's text contains the reason."""
     RADIO = 5
-    """The person's handheld radio has confirmed the item, which does not show that the person has
-    read it. For a text that is too long for one packet, the stage's text begins with the arrived
-    part, such as `1/4`."""
+    """The person's handheld radio has confirmed the item. This does not show that the person has
+    read it. If the item's text is too long for one packet, the stage's text begins with the part
+    that has arrived, such as `1/4`.
+    """
 
 
 STAGE_ORDER = (
@@ -40,13 +45,14 @@ STAGE_ORDER = (
     Stage.HANDED_OVER,
     Stage.READ,
 )
-"""Stages in order, the lowest first. The times of stages do not show their order, because kits'
-clocks differ."""
+"""Stages in their order, the lowest first. The times of stages are not enough to order them,
+because the clocks of kits differ.
+"""
 
 
 def describe_stage(stage: Stage, addressee: str, text: str = "") -> str:
-    """Return the stage as a text for people. `addressee` is the addressee's name, `text` is a
-    person's name, a service or a reason.
+    """Return the stage as a text for people. `addressee` is the addressee's name. `text` is the
+    name of a person or service, or a reason.
     """
     if stage is Stage.READ and not text:
         # The kit's current user has read the item without giving a name.
@@ -78,13 +84,14 @@ class FanOut(Enum):
     """
 
     EVERY = "every"
-    """Each channel continues after the first success."""
+    """Every channel continues after the first success."""
     FIRST = "first"
     """All channels begin at once. At the first success, the Package is withdrawn from channels that
     have not transmitted it."""
     CHEAPEST = "cheapest"
-    """As FIRST, but each channel gets a head start before the next more expensive channel begins
-    (`agent.outbound.head_start`)."""
+    """Like FIRST, but each channel gets a head start before the next more expensive channel begins
+    (`agent.outbound.head_start`).
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,11 +107,11 @@ class ChannelDelivery:
 
 
 def get_terminal_status(deliveries: Iterable[ChannelDelivery]) -> Status | None:
-    """Return the terminal status of a Package, or None. The first success gives Delivered. Any
-    other status requires that all channel deliveries have ended.
+    """Return the terminal status of a Package, or None if it has none yet. After the first success,
+    the status is Delivered. For any other status, all channel deliveries must have ended.
 
-    The status is Error only if no channel delivery was withdrawn. A Package that was replaced or
-    canceled on one channel did not fail on every channel.
+    The status is Error only if no channel delivery was withdrawn, because a Package that was
+    replaced or cancelled on one channel did not fail on every channel.
     """
     statuses = {delivery.status for delivery in deliveries}
     if Status.DELIVERED in statuses:
@@ -136,7 +143,7 @@ def make_deliveries(
 def encode_deliveries(
     deliveries: Mapping[Channel, ChannelDelivery],
 ) -> dict[str, dict[str, str | None]]:
-    """Return the member `channels` of an answer: the status of each channel, with the reason if
+    """Return the member `channels` of a response: the status on each channel, and the reason if
     there is one.
     """
     return {

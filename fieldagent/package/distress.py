@@ -1,4 +1,5 @@
-"""Reads a call for help in a person's text: `SOS`, as people and keyboards write it.
+"""Recognises a call for help in a person's text: `SOS` in the forms that people and keyboards
+write.
 
 | text                                              | call                             |
 |---------------------------------------------------|----------------------------------|
@@ -35,7 +36,7 @@ HELP = {
     "es": ("ayuda", "socorro", "auxilio", "emergencia"),
     "uk": ("допоможіть", "допомога", "рятуйте", "помогите", "спасите"),
 }
-"""Words for help in the languages of the page. Russian words count as Ukrainian."""
+"""Words for help in the languages of the page. Russian words are listed under Ukrainian."""
 
 
 class Call(Enum):
@@ -48,12 +49,12 @@ class Call(Enum):
 class Reading(NamedTuple):
     call: Call
     remaining_words: str
-    """The words after `SOS`; the whole text for another call."""
+    """The words after `SOS`. For any other call, the whole text."""
 
 
 def read(text: str, *, direct: bool = True) -> Reading:
-    """Return the call in a text. A text that is not `direct` was sent to a channel, where only an
-    SOS in capitals counts.
+    """Return the call in a text. If `direct` is False, the text was sent to a channel, where only
+    an SOS in capital letters counts.
     """
     visible = "".join(each for each in text if category(each) != "Cf" and each != "\ufe0f")
     wide = normalize("NFKC", visible[:TEXT_MAX].replace("🆘", " SOS "))
@@ -87,8 +88,8 @@ _LANGUAGES = {_strip_accents(word): language for language in HELP for word in HE
 
 
 def find_help_language(text: str) -> str | None:
-    """Return the language of the first word for help in a text, or Ukrainian if a letter is
-    Cyrillic; None if the text contains neither.
+    """Return the language of the first word for help in a text. If there is no such word, return
+    Ukrainian if the text contains a Cyrillic letter, otherwise None.
     """
     small = _strip_accents(_fold_case(normalize("NFKC", text[:TEXT_MAX])))
     known = (_LANGUAGES[word] for word in _WORD_PATTERN.findall(small) if word in _LANGUAGES)

@@ -1,11 +1,11 @@
 """Forecasts the delivery time of a Package, on a channel of a kit or from the hub to a kit, from
 the times of earlier Packages. Pure.
 
-A Package that ended without a delivery (withdrawn because another channel was faster, replaced,
-expired) or still waits only shows a minimum time. Such a Package counts as waiting until that time,
-and is left out afterwards (Kaplan and Meier, Journal of the American Statistical Association 53,
-1958). So a channel that has been silent since noon gets no credit for its morning. Without earlier
-Packages there is no forecast.
+A Package that still waits, or that ended without a delivery (withdrawn because another channel was
+faster, replaced, expired), shows only a minimum time. It is counted as waiting until this time, and
+is left out after it (Kaplan and Meier, Journal of the American Statistical Association 53, 1958).
+So the forecast also becomes worse for a channel that worked in the morning but has been silent
+since noon. If there are no earlier Packages, there is no forecast.
 """
 
 from __future__ import annotations
@@ -19,13 +19,15 @@ PACKAGES_MIN = 5
 PACKAGES_READ_MAX = 100
 """Maximum number of a channel's Packages that are read from the journal."""
 PACKAGES_USED_MAX = 50
-"""Maximum number of Packages that are used, the newest ones."""
+"""Maximum number of Packages that a forecast uses. The newest Packages are used."""
 TIME_OF_DAY_DISTANCE_S = 3 * 3600.0
-"""Maximum difference in seconds of similar times of day. Satellites, people and hubs have daily
-patterns."""
+"""Maximum difference in seconds between two similar times of day. The times of day matter because
+satellites, people and hubs have daily patterns.
+"""
 SAME_HOUR_PACKAGES_MIN = 10
-"""Minimum number of Packages at a similar time of day; with fewer, the Packages of the whole day
-are used."""
+"""Minimum number of Packages at a similar time of day. If there are fewer, the Packages of the
+whole day are used.
+"""
 SHARES, NEARLY_ALL = 0.5, 0.9
 _DAY_S = 86_400.0
 _ROUNDING = 1e-9
@@ -37,28 +39,31 @@ class PastDelivery(NamedTuple):
     begun: float
     """Earliest possible start of the delivery, after the head start of cheaper channels."""
     ended: float | None
-    """End of the delivery; None while the Package waits."""
+    """End of the delivery, or None while the Package waits."""
     delivered: bool
 
 
 Steps = Sequence[tuple[float, float]]
-"""Pairs of seconds and the share that is delivered by then, rising; empty if nothing was
-delivered."""
+"""Pairs of a time in seconds and the share that is delivered by this time, in ascending order.
+Empty if no Package was delivered.
+"""
 
 
 class Forecast(NamedTuple):
     samples: int
     """Number of Packages that the forecast uses."""
     median: float | None
-    """Seconds from the earliest start until half of the Packages are delivered; None if fewer than
-    half were delivered."""
+    """Seconds from the earliest start until half of the Packages are delivered. None if fewer than
+    half were delivered.
+    """
     p90: float | None
-    """Seconds from the earliest start until nine of ten Packages are delivered; None if fewer were
-    delivered."""
+    """Seconds from the earliest start until nine of ten Packages are delivered. None if fewer were
+    delivered.
+    """
     share: float
     """Share, 0 to 1, of the Packages that are delivered in the end."""
     longest: float
-    """Seconds after which `share` is reached; the later course is unknown."""
+    """Seconds after which `share` is reached. What happens later is unknown."""
 
 
 class ForecastAccuracy(NamedTuple):
@@ -72,7 +77,7 @@ class ForecastAccuracy(NamedTuple):
 
 def make_forecast(deliveries: Sequence[PastDelivery], now: float) -> Forecast | None:
     """Return the forecast for a Package that may begin at `now` (Unix time), from deliveries on one
-    channel. None if there are too few, or if nothing was delivered.
+    channel. Return None if there are too few deliveries, or if no Package was delivered.
     """
     chosen = _choose_deliveries(deliveries, now)
     steps = _compute_shares(chosen, now)
@@ -89,8 +94,8 @@ def make_forecast(deliveries: Sequence[PastDelivery], now: float) -> Forecast | 
 
 
 def compute_steps(deliveries: Sequence[PastDelivery], now: float) -> Steps | None:
-    """Return the steps of deliveries on one channel at `now`, or None if there are too few
-    deliveries.
+    """Return the Steps of the deliveries on one channel, as known at `now`, or None if there are
+    too few deliveries.
     """
     chosen = _choose_deliveries(deliveries, now)
     return None if len(chosen) < PACKAGES_MIN else _compute_shares(chosen, now)
@@ -118,7 +123,7 @@ def compare_forecasts(deliveries: Sequence[PastDelivery], now: float) -> Forecas
 
 
 def _choose_deliveries(deliveries: Sequence[PastDelivery], now: float) -> Sequence[PastDelivery]:
-    """Return the newest deliveries, only of this time of day if there are enough."""
+    """Return the newest deliveries. If there are enough at this time of day, return only these."""
     known = sorted(
         (delivery for delivery in deliveries if delivery.begun <= now),
         key=lambda delivery: -delivery.begun,
@@ -138,15 +143,19 @@ def _compute_day_difference(first_time: float, second_time: float) -> float:
 
 
 def _get_waiting_time(delivery: PastDelivery, now: float) -> tuple[float, bool]:
-    """Return the waiting time of a delivery up to `now`, and True if it was delivered by then."""
+    """Return the waiting time of a delivery up to `now`, and True if the Package was delivered by
+    `now`.
+    """
     if delivery.ended is None or delivery.ended > now:
         return now - delivery.begun, False
     return delivery.ended - delivery.begun, delivery.delivered
 
 
 def _compute_shares(deliveries: Sequence[PastDelivery], now: float) -> list[tuple[float, float]]:
-    """Return pairs of seconds and the share that is delivered by then, rising."""
-    # At equal times, count deliveries first.
+    """Return pairs of a time in seconds and the share that is delivered by this time, in ascending
+    order.
+    """
+    # If times are equal, count deliveries first.
     ends = sorted(
         (seconds, not done)
         for seconds, done in (_get_waiting_time(delivery, now) for delivery in deliveries)

@@ -1,5 +1,5 @@
-"""Computes the distance of two places on a sphere. The error of this approximation is at most 0.5
-%.
+"""Computes the distance between two places on a sphere. The error of this approximation is at most
+0.5 %.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ _BANDS = "CDEFGHJKLMNPQRSTUVWX"
 _COLUMNS = ("ABCDEFGH", "JKLMNPQR", "STUVWXYZ")
 _ROWS = "ABCDEFGHJKLMNPQRSTUV"
 _SQUARE, _ROUND = 100_000, 2_000_000
-"""Side of a square in metres, and the distance after which row letters repeat."""
+"""Side of a square, and the distance after which row letters repeat, in metres."""
 _MARGIN = 1.0
 """Tolerance in degrees: a square may extend beyond its band, and a position just outside a zone may
 use that zone."""
@@ -90,7 +90,9 @@ class NotInGrid(ValueError):
 
 
 def read_grid(text: str) -> tuple[float, float]:
-    """Return latitude and longitude; for MGRS, of the middle of the square. Raises NotInGrid."""
+    """Return the latitude and longitude of a grid coordinate. For MGRS, return the middle of the
+    square. Raises NotInGrid.
+    """
     typed = text.strip().upper()
     if match := _POLAR.match(typed):
         place = _read_at_pole(match[1], typed[match.end() :])
@@ -117,8 +119,8 @@ def _read_in_zone(zone: int, band: str, digits: str) -> tuple[float, float] | No
 
 
 def _find_metres_in_zone(zone: int, lowest: float, digits: str) -> list[tuple[float, float]]:
-    """Return the possible positions in metres; there are several, because row letters repeat. In
-    the south, north is negative.
+    """Return the possible positions in metres. There are several, because row letters repeat. On
+    the southern hemisphere, the north value is negative.
     """
     if match := _METRES.fullmatch(digits):
         return [(float(match[1]), float(match[2]) - (_SOUTH if lowest < 0 else 0))]
@@ -132,7 +134,7 @@ def _find_metres_in_zone(zone: int, lowest: float, digits: str) -> list[tuple[fl
 
 
 def _find_square_middle(digits: str, columns: str, rows: str) -> tuple[float, float] | None:
-    """Return the middle of a square of MGRS, in metres from the start of the letters."""
+    """Return the middle of an MGRS square, in metres from the first letters."""
     match = _GRID_DIGITS.fullmatch(digits)
     if match is None or match[1] not in columns or match[2] not in rows:
         return None

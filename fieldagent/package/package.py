@@ -1,6 +1,6 @@
-"""A Package with its one item, as a caller posts it, and its terminal statuses.
+"""The Package that a caller posts, with its one item, and its terminal statuses.
 
-Names and defaults are as in the interface document, "Local Package".
+Names and defaults are those of the interface document, "Local Package".
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from fieldagent.system.lazy_dataclass import dataclass
 
 
 def format_short_number(number: int) -> str:
-    """Return the last three digits of an SOS's number at its kit. Together with the kit's name,
-    these digits show people which SOS is meant. Programs use the whole number.
+    """Return the last three digits of the number that a kit gave an SOS. Together with the kit's
+    name, they show people which SOS is meant. Programs use the whole number.
     """
     return f"{abs(number) % 1000:03}"
 
@@ -29,7 +29,7 @@ class Channel(StrEnum):
 
 
 class Status(StrEnum):
-    """The terminal statuses. Answers contain no other status."""
+    """The terminal statuses of a Package. Responses contain no other status."""
 
     DELIVERED = "Delivered"
     ERROR = "Error"
@@ -51,7 +51,7 @@ class PositionSource(StrEnum):
     """The phone or computer that shows the kit's page."""
     TYPED = "typed"
     LAST = "last posted"
-    """The last position that the kit posted before."""
+    """The last position that the kit posted before the SOS."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,42 +89,45 @@ class IncidentState(StrEnum):
     CLOSED = "closed"
     """A person at the hub has closed the incident."""
     CALLED_OFF = "called off"
-    """The kit that raised the incident has canceled it."""
+    """The kit that raised the incident has cancelled it."""
 
 
 @dataclass(frozen=True, slots=True)
 class IncidentUpdate:
-    """An incident update. An incident is the SOS of one kit, from its start to its end."""
+    """An update about an incident. An incident is the SOS of one kit, from its start to its end."""
 
     incident: int
     """Number of the item that raised the incident."""
     state: IncidentState
     station: int = 0
-    """Station number of the kit with the incident; 0 is the kit that sends or gets the update."""
+    """Station number of the kit with the incident. 0 means the kit that sends or receives the
+    update.
+    """
     by: str = ""
-    """Name of the person behind the update."""
+    """Name of the person who caused the update."""
     text: str = ""
     proof: bytes = b""
     """Proof that the update was made with the key that this kit and the hub share
-    (`wire.incident_proof`); empty without such a key."""
+    (`wire.incident_proof`). Empty if there is no such key.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class Parcel:
-    """A message between the hub and a kit that another kit relays by radio: an envelope with a tag
-    that only the hub and that kit can make (`wire.parcel`).
+    """A message between the hub and a kit, which another kit relays by radio. It is an envelope
+    with a tag that only the hub and the receiving or sending kit can make (`wire.parcel`).
     """
 
     body: bytes
     station: int = 0
-    """Station number of the receiver; 0 is the hub."""
+    """Station number of the receiver. 0 means the hub."""
     minutes: int | None = None
     """Minutes for which the relaying kit tries to deliver the parcel. The hub sends this value to
     the relaying kit, which does not transmit it."""
 
 
 Item = Message | Location | Waypoint | Data | IncidentUpdate | Parcel
-"""Items for people, and containers of such items."""
+"""Items for people, and parcels that contain such items."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +140,7 @@ class CheckIn:
 
 
 class CommandOutcome(IntEnum):
-    """Result of a command, by its number on air."""
+    """Result of a command, by its number on the air."""
 
     DONE = 0
     REFUSED = 1
@@ -147,20 +150,21 @@ class CommandOutcome(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class CommandAnswer:
-    """Message to the hub itself: the result of the command with that number (`wire.command`)."""
+    """Message to the hub itself: the result of the command `number` (`wire.command`)."""
 
     number: int
     outcome: CommandOutcome
     body: bytes
-    """Contents, by verb: `wire.kit_status` or `wire.answer_text`."""
+    """Content. Depending on the verb, the format is `wire.kit_status` or `wire.answer_text`."""
 
 
 ToHub = CheckIn | CommandAnswer
 """Messages of a kit to the hub itself, which are not passed on."""
 
 Person = int | str
-"""Addressee or author of a Package: a user by number, a group by its negative number, or a text
-that the hub looks up (a name, `device:NAME`, an e-mail address, a telephone number)."""
+"""Addressee or author of a Package: a user's number, a group's negative number, or a text that the
+hub looks up (a name, `device:NAME`, an email address, a telephone number).
+"""
 
 
 TRACKER = "tracker:"
@@ -177,13 +181,17 @@ class Package:
     collapse_key: int | None = None
     priority: int = 11
     time_to_live: int | None = None
-    """Seconds; None means the default of the settings. An SOS does not expire."""
+    """Seconds until the Package expires. None means the default of the settings. An SOS never
+    expires.
+    """
     gather: int | None = None
-    """On a channel whose messages cost, seconds to wait for other Packages that can share a
-    message. The newest Package is sent first. An SOS does not wait."""
+    """Seconds to wait, on a channel whose messages cost money, for other Packages that can share a
+    message. The newest Package is sent first. An SOS does not wait.
+    """
     by: int | None = None
-    """Seconds within which the Package should be delivered. As long as there is time, an expensive
-    channel waits for cheaper channels. None means the default of the settings."""
+    """Seconds within which the Package should be delivered. While there is enough time, an
+    expensive channel waits for cheaper channels. None means the default of the settings.
+    """
     to: Person | None = None
     """Addressee; None means everyone in the workspace."""
     wants_receipt: bool = False
@@ -200,14 +208,14 @@ class Package:
 
     @property
     def urgent(self) -> bool:
-        """Return True for an SOS or an incident update, because rescuers act on it. Such Packages
-        use every channel, ignore the budget, and never expire.
+        """Return True for an SOS or an incident update. Such Packages use every channel, ignore the
+        budget, and never expire, because rescuers act on them.
         """
         return self.sos or isinstance(self.item, IncidentUpdate)
 
     def with_time(self, now: float) -> Package:
-        """Return the Package with `now` as the time of a position without a time, so that the
-        position does not look new after hours in a queue.
+        """Return the Package. If it contains a position without a time, set its time to `now`, so
+        that the position does not seem new after hours in a queue.
         """
         item = self.item
         if isinstance(item, Location | Waypoint) and item.timestamp is None:
@@ -224,8 +232,9 @@ CHECK_IN_MIN, CHECK_IN_MAX = 300, 31 * 86_400
 """Range of a check-in in seconds."""
 FIRST_DATE = datetime(1970, 1, 1, tzinfo=UTC)
 LAST_DATE = datetime(2105, 12, 31, 23, 59, 59, tzinfo=UTC)
-"""Limits of a date in a Package. A decoder replaces a date outside the limits by the nearer limit,
-because lists could not read such a date from the store."""
+"""Latest date in a Package; FIRST_DATE is the earliest. A decoder replaces a date outside these
+limits by the nearer limit, because lists could not read it from the store.
+"""
 
 
 def convert_to_date(unix: float) -> datetime:
@@ -236,7 +245,9 @@ def convert_to_date(unix: float) -> datetime:
 
 
 def limit_date(date: datetime) -> datetime:
-    """Return the date, which must have a time zone, limited to FIRST_DATE and LAST_DATE."""
+    """Return the date, limited to the range from FIRST_DATE to LAST_DATE. The date must have a time
+    zone.
+    """
     return min(max(date, FIRST_DATE), LAST_DATE)
 
 
@@ -246,5 +257,7 @@ def get_position_time(item: Item | ToHub) -> datetime | None:
 
 
 def get_date(item: Item | ToHub, unix: float) -> datetime:
-    """Return the time of a position; for text and data, the Unix time as a date."""
+    """Return the time of a position. For text and data, which have no time, return `unix` as a
+    date.
+    """
     return get_position_time(item) or convert_to_date(unix)

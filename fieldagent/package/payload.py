@@ -1,5 +1,5 @@
-"""Incoming payloads: one sender and one event, as JSON of the interface document, "Inbound
-payload".
+"""Incoming payloads: one sender and one event, in the JSON format of the interface document,
+"Inbound payload".
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from fieldagent.system.lazy_dataclass import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Sender of an item. `type` is one of User, Device, Integration, Resource."""
+    """Sender of an item. `type` is `User`, `Device`, `Integration` or `Resource`."""
 
     id: str
     name: str = ""
@@ -44,14 +44,17 @@ def make_unknown_identity(origin: int) -> Identity:
 
 
 SOS_MARK = '"sos":true'
-"""Mark of an SOS event in the compact JSON. A text in the JSON cannot contain this mark, because
-quotes in JSON strings are escaped."""
+"""String that the compact JSON of an SOS event contains. A text in the JSON cannot contain it,
+because quotes in JSON strings are escaped.
+"""
 
 
 ALARM_MARK = '"alarm":"'
-"""Mark of an event of the hub's own alarm in the compact JSON. The kind of alarm follows."""
+"""String that the compact JSON of an event for one of the hub's own alarms contains. The kind of
+alarm follows it.
+"""
 UNAUTHENTICATED_MARK = '"unauthenticated":true'
-"""Mark of an unauthenticated SOS event in the compact JSON."""
+"""String that the compact JSON of an unauthenticated SOS event contains."""
 
 
 def encode_payload(
@@ -63,16 +66,16 @@ def encode_payload(
     sos: bool = False,
     extra: Mapping[str, Any] = MappingProxyType({}),
 ) -> str:
-    """Return compact JSON of one delivery, in ASCII, so that it fits into an environment variable.
-    `extra` contains additional members of the event.
+    """Return the compact JSON of one delivery. It is ASCII, so that it fits into an environment
+    variable. `extra` contains additional members of the event.
     """
     members = make_event(item, timestamp) | dict(extra) | ({"sos": True} if sos else {})
     return encode_event(request_id, sender, members)
 
 
 def encode_event(request_id: str, sender: Identity, members: Mapping[str, Any]) -> str:
-    """Return compact JSON of one delivery, as `encode_payload` does, for an event that is not made
-    from an item.
+    """Return the compact JSON of one delivery, as `encode_payload` does, for an event that is not
+    made from an item.
     """
     document = {
         "requestId": request_id,
@@ -107,8 +110,8 @@ def _format_degrees(degrees: float) -> str:
 
 
 def make_estimated_position(latitude: float, longitude: float, radius: int) -> dict[str, Any]:
-    """Return the satellite operator's estimated position, within `radius` kilometres. The mark `by`
-    shows that it is not from the sender.
+    """Return the position that the satellite operator has estimated, with its `radius` in
+    kilometres. The member `by` shows that it is not from the sender.
     """
     return {
         "latitude": _format_degrees(latitude),

@@ -1,6 +1,6 @@
-"""Reads JSON: makes a Package from a posted body, or raises an error with all faults of the body.
+"""Parses JSON: makes a Package from a posted body, or raises an error with all faults of the body.
 
-Field names, ranges and default priorities are as in the interface document, "Local Package".
+Field names, ranges and default priorities are those of the interface document, "Local Package".
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Fault:
 
 
 def number_of_faults(faults: Sized) -> Sentence:
-    """Return the number of faults in words: `1 fault`, `2 faults`."""
+    """Return the number of faults as text: `1 fault`, `2 faults`."""
     return sentence("1 fault") if len(faults) == 1 else sentence("{n} faults", n=len(faults))
 
 
@@ -69,7 +69,7 @@ class InvalidPackage(ValueError):
 
 
 class WrongValue(ValueError):
-    """A single value is invalid. The text is the detail of a Fault."""
+    """A single value is invalid. The message is the detail of a Fault."""
 
 
 Reader = Callable[[Any], Any]
@@ -83,7 +83,9 @@ class Field:
 
 
 def read_text(value: Any) -> str:
-    """Read a string of at most `ITEM_BYTES_MAX` bytes of UTF-8. Raises WrongValue."""
+    """Return `value` if it is a string of at most `ITEM_BYTES_MAX` bytes of UTF-8. Raises
+    WrongValue.
+    """
     if not isinstance(value, str):
         raise WrongValue("must be a string")
     try:
@@ -120,7 +122,7 @@ def _read_base64(value: Any) -> bytes:
 
 
 def read_int32(value: Any) -> int:
-    """Read a 32-bit integer. 12.0 is accepted, true is not. Raises WrongValue."""
+    """Return a 32-bit integer. 12.0 is accepted, true is not. Raises WrongValue."""
     if isinstance(value, float) and value.is_integer():
         # 12.0 is an integer in JSON Schema, and clients that have only floats write integers this
         # way.
@@ -133,7 +135,7 @@ def read_int32(value: Any) -> int:
 
 
 def read_seconds(value: Any) -> int:
-    """Read a number of seconds, 1 or more. Raises WrongValue."""
+    """Return a number of seconds, which must be 1 or more. Raises WrongValue."""
     seconds = read_int32(value)
     if seconds < 1:
         raise WrongValue("must be 1 second or more")
@@ -173,7 +175,7 @@ def _make_coordinate_reader(limit: float, side_letters: str) -> Reader:
 
 
 def read_timestamp(value: Any) -> datetime:
-    """Read a time in RFC 3339 or ISO 8601. A time without an offset is UTC."""
+    """Parse a time in RFC 3339 or ISO 8601. A time without an offset is UTC. Raises WrongValue."""
     if not isinstance(value, str):
         raise WrongValue("must be a string with an ISO 8601 time")
     try:
@@ -264,7 +266,9 @@ ITEMS: Items = {
 
 
 def read_check_in(value: Any) -> int:
-    """Read the seconds of a check-in. On the air the time is in minutes."""
+    """Return the seconds of a check-in. Raises WrongValue if they are not whole minutes, because
+    the time is in minutes on the air.
+    """
     seconds = read_int32(value)
     if not CHECK_IN_MIN <= seconds <= CHECK_IN_MAX or seconds % 60:
         raise WrongValue(
@@ -342,7 +346,9 @@ NUMBER_MAX = 2**32 - 1
 
 
 def read_person(value: Any) -> Person:
-    """Read the number of a user or group, or a name or address."""
+    """Return an addressee or author: the number of a user or group, or a name or address. Raises
+    WrongValue.
+    """
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if isinstance(value, int) and not isinstance(value, bool):
@@ -363,7 +369,9 @@ def read_person(value: Any) -> Person:
 
 
 def read_receipt(value: Any) -> bool:
-    """Read the member `receipt`, whose only value is "read". Raises WrongValue."""
+    """Return True for the member `receipt`, whose only allowed value is "read". Raises
+    WrongValue.
+    """
     if value != "read":
         raise WrongValue('may only be "read"; leave it out to ask for nothing')
     return True
@@ -389,8 +397,8 @@ SOS_WITHOUT_TEXT = "SOS"
 
 
 def parse_package(body: bytes, faults_out: list[Fault] | None = None) -> Package:
-    """Read the body of a POST. Raises NotJson, or InvalidPackage with all faults. `faults_out` has
-    the same meaning as for `read_package`.
+    """Parse the body of a POST, and return the Package. Raises NotJson, or InvalidPackage with all
+    faults. `faults_out` has the same meaning as for `read_package`.
     """
     return read_package(load_document(body), ITEMS, faults_out)
 
@@ -400,8 +408,8 @@ def read_package(
 ) -> Package:
     """Return the Package of a JSON document. Raises InvalidPackage with all faults.
 
-    With `faults_out` an SOS is never refused: the function adds its faults to `faults_out`, and
-    leaves its faulty members out.
+    If `faults_out` is not None, an SOS is never refused: its faults are added to `faults_out`, and
+    its faulty members are left out.
     """
     faults: list[Fault] = []
     try:
@@ -420,8 +428,8 @@ def read_package(
 def read_one_of(
     document: Any, items: Items, routing: Mapping[str, Field]
 ) -> tuple[Any, int, dict[str, Any]]:
-    """Return the one item of a body, the priority of its kind, and the body's other members by
-    attribute.
+    """Return the one item of a body, the default priority of its kind, and the other members of the
+    body by attribute.
 
     Raises InvalidPackage with all faults.
     """
@@ -452,8 +460,8 @@ def read_one_of(
 
 
 def is_sos(document: Any) -> bool:
-    """Return True if a Package's document has a readable priority that is at least the priority of
-    an SOS.
+    """Return True if the JSON document of a Package has a valid priority that is at least the
+    priority of an SOS.
     """
     try:
         return isinstance(document, dict) and read_int32(document.get("priority")) >= SOS_PRIORITY
@@ -464,8 +472,8 @@ def is_sos(document: Any) -> bool:
 def _read_sos(
     document: dict[str, Any], kinds: Items, faults: list[Fault]
 ) -> tuple[Any, dict[str, Any]]:
-    """Return the first readable item of an SOS, and the readable other members. Without a readable
-    item, return a message with the text SOS_WITHOUT_TEXT.
+    """Return the first readable item of an SOS, and its other readable members. If no item is
+    readable, return a message with the text SOS_WITHOUT_TEXT.
     """
     beside = {name: value for name, value in document.items() if name not in kinds}
     routing = read_members(beside, ROUTING, "", faults, extra_members=kinds)

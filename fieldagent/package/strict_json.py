@@ -1,7 +1,7 @@
-"""Strict parser of JSON bodies (RFC 8259). The cost of parsing is proportional to the length.
+"""Strict parser of JSON bodies (RFC 8259). The time for parsing is proportional to the length.
 
-The sender may be anonymous. A body with more structure than any body of the interface is refused
-after its first thousand parts, before any object is built.
+Because the sender may be anonymous, a body with more structure than any body of the interface is
+refused after its first thousand parts, before any object is built.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _BETWEEN_BRACKETS = re.compile(r'[^"\[\]{},]*')
 
 
 class NotJson(Exception):
-    """The body is not a JSON document, or is too large in structure. The text contains the
+    """The body is not a JSON document, or has too much structure. The message contains the
     reason.
     """
 
@@ -50,7 +50,7 @@ def load_document(
         ) from None
     except ValueError as error:
         # Do not use Python's message for a number with thousands of digits, because it describes
-        # how a program could allow that.
+        # how a program could allow such a number.
         why = str(error).partition("; use sys.")[0]
         raise NotJson(sentence("the body is not usable JSON: {error}", error=why)) from None
 
@@ -68,8 +68,8 @@ def _is_small(text: str) -> bool:
 def check_depth(text: str) -> None:
     """Raise NotJson if brackets are nested deeper than DEPTH_MAX.
 
-    Callers use this for text that `json` parses directly, because the maximum depth of `json`, and
-    its error, differ between versions of Python.
+    Call this function for text that `json` parses directly, because the maximum depth of `json` and
+    its exception differ between versions of Python.
     """
     if text.count("{") + text.count("[") > DEPTH_MAX:
         _check_limits(text, members_max=len(text), parts_max=len(text))

@@ -63,8 +63,9 @@ def _make_feature(point: PlacedPoint) -> dict[str, Any]:
 
 
 def make_gpx(places: Sequence[PlacedPoint], pause: float = inf) -> str:
-    """Return a waypoint for each marked point, and a track for each device, or each member without
-    a device, in order of time. A gap of more than `pause` seconds begins a new segment.
+    """Return a GPX document with a waypoint for each marked point, and a track for each device or
+    member without a device. Tracks are in order of time. After a gap of more than `pause` seconds,
+    a new segment begins.
     """
     lines = [
         '<?xml version="1.0" encoding="UTF-8"?>',
@@ -80,7 +81,7 @@ def make_gpx(places: Sequence[PlacedPoint], pause: float = inf) -> str:
 
 
 def make_kml(places: Sequence[PlacedPoint], pause: float = inf) -> str:
-    """Return the same places as KML: a line for each segment of a track, and the end point of each
+    """Return a KML document with a line for each segment of a track, and the end point of each
     track.
     """
     lines = [
@@ -111,7 +112,7 @@ DOCUMENTS = {"gpx": make_gpx, "kml": make_kml}
 
 
 def split_into_legs(points: Sequence[PlacedPoint], pause: float) -> list[list[PlacedPoint]]:
-    """Split a track, in order of time, at gaps of more than `pause` seconds."""
+    """Split a track at gaps of more than `pause` seconds. The points must be in order of time."""
     parts: list[list[PlacedPoint]] = []
     for each in points:
         if not parts or (each.moment - parts[-1][-1].moment).total_seconds() > pause:
@@ -181,6 +182,8 @@ _ESCAPED = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
 
 
 def _escape_text(text: str) -> str:
-    """Return text for XML. Control characters are replaced, because XML 1.0 does not allow them."""
+    """Escape a text for XML, and return it. Control characters are replaced, because XML 1.0 does
+    not allow them.
+    """
     shown = (each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in text)
     return "".join(shown).translate(_ESCAPED)

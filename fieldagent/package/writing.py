@@ -1,4 +1,4 @@
-"""Writes JSON: a Package as a body that can be posted, in one canonical form."""
+"""Encodes a Package as a JSON body that can be posted, in one canonical form."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ def get_kind(item: Item | ToHub) -> str:
 
 
 def encode_package(package: Package) -> dict[str, Any]:
-    """Return the Package as a body without its id, which `read_package` can read."""
+    """Return the JSON body of a Package, without the Package's id. `read_package` can read this
+    body.
+    """
     document: dict[str, Any] = {"priority": package.priority}
     if package.channels is not None:
         document["channels"] = sorted(package.channels)
@@ -45,7 +47,7 @@ def encode_package(package: Package) -> dict[str, Any]:
 
 
 def encode_item(item: Item | ToHub) -> dict[str, Any]:
-    """Return the item's members by their names in the interface document, without missing ones."""
+    """Return the item's members that are not None, by their names in the interface document."""
     values = ((name, getattr(item, field.attribute)) for name, field in _MEMBERS[type(item)])
     return {name: _simplify(value) for name, value in values if value is not None}
 
@@ -62,8 +64,8 @@ def _simplify(value: str | float | bytes | datetime) -> str | float:
 
 
 def drop_invalid_members(location: Location) -> Location:
-    """Return a position without invalid members, such as impossible altitudes or years from a
-    receiver without a fix. With such members, the stored Package would count as damaged.
+    """Return a position without its invalid members, such as an impossible altitude or year from a
+    receiver without a fix. With such members, the stored Package would be considered damaged.
     """
     try:
         read_package(json.loads(make_canonical(Package(location))))
@@ -79,8 +81,8 @@ _canonical = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode
 
 
 def make_canonical(package: Package) -> str:
-    """Return the result of `encode_package` as sorted text. The text is the same for equal bodies,
-    in whatever form and with whatever id they were posted.
+    """Return the result of `encode_package` as text with sorted members. The text is the same for
+    equal Packages, whatever the form of the posted body and the id.
     """
     return _canonical(encode_package(package))
 
@@ -91,7 +93,9 @@ def digest(text: str) -> bytes:
 
 
 def write_timestamp(moment: datetime) -> str:
-    """Return a time as ISO 8601 in UTC with a Z, and with a fraction only if there is one."""
+    """Return a time as ISO 8601 in UTC, with a Z. The text has a fraction of a second only if the
+    time has one.
+    """
     return moment.astimezone(UTC).replace(tzinfo=None).isoformat() + "Z"
 
 

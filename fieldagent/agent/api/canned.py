@@ -1,4 +1,4 @@
-"""`GET /api/messages/canned`: frequent messages from the setting `canned-messages`."""
+"""`GET /api/messages/canned`: lists the frequent messages in the setting `canned-messages`."""
 
 from __future__ import annotations
 

@@ -20,8 +20,8 @@ from fieldagent.package.strict_json import load_document
 
 
 async def begin_check_in(parts: Parts, request: Request) -> PackageState:
-    """Ask the hub to raise an alarm if the kit sends nothing for the number of seconds in the body.
-    Raises Problem.
+    """Ask the hub to raise an alarm if the kit sends nothing for the number of seconds in the
+    request's body. Raises Problem.
     """
     return await _ask(parts, _read_deadline(get_required_body(request)))
 

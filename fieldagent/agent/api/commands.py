@@ -1,4 +1,4 @@
-"""`GET /api/commands`: the hub's commands to this kit, and the answers."""
+"""`GET /api/commands`: lists the hub's commands to this kit, and their answers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LIST_MAX = 50
 
 
 def list_commands(parts: Parts) -> dict[str, Any]:
-    """Return the allowed commands, and the newest commands, newest first."""
+    """Return the names of the allowed commands, and the last received commands, newest first."""
     newest = commands.list_newest(parts.journal, LIST_MAX)
     date = parts.journal.clock.date
     return {

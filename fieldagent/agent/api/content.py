@@ -38,7 +38,7 @@ DAMAGED_CONTENT: dict[str, Any] = {
 
 def describe_content(package: Package, maximum: int | None = None) -> dict[str, Any]:
     """Return the content of a Package in the API's form, with at most `maximum` characters of its
-    text.
+    text (None: no limit).
     """
     text = _find_text(package.item)
     place = package.item if isinstance(package.item, Location | Waypoint) else None
@@ -58,7 +58,9 @@ def describe_content(package: Package, maximum: int | None = None) -> dict[str, 
 
 
 def _describe_incident_update(item: Item | ToHub) -> dict[str, str | None] | None:
-    """Return an incident update in parts, so that a page can show it in the reader's language."""
+    """Return the parts of an incident update, so that a page can show it in the reader's language.
+    Return None for other items.
+    """
     if not isinstance(item, IncidentUpdate):
         return None
     return {"state": item.state.value, "by": item.by or None, "text": item.text or None}

@@ -1,5 +1,5 @@
-"""Forecasts of deliveries, and signals. `GET /api/forecast`: expected deliveries, and the quality
-of earlier forecasts. `GET /api/signals`: signal since the agent started, for a plot.
+"""`GET /api/forecast`: expected delivery times, and the accuracy of earlier forecasts. `GET
+/api/signals`: the signal since the agent started, for a plot.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ from fieldagent.package.package import Channel
 
 
 async def answer_forecasts(parts: Parts, request: Request) -> Response:
-    """Answer with the forecast of each configured channel; null if there is too little data."""
+    """Return the forecast of each configured channel. The forecast is null if there is too little
+    data.
+    """
     channels = {}
     for channel in parts.outboxes:
         deliveries, now = _read_past_deliveries(parts, channel)
@@ -34,8 +36,8 @@ async def answer_forecasts(parts: Parts, request: Request) -> Response:
 
 
 async def answer_signals(parts: Parts, request: Request) -> Response:
-    """Answer with each channel's signal over time, in Unix time. Each value is valid until the time
-    of the next value, and the last value until now.
+    """Return each channel's signal as pairs of Unix time and value. A value is valid until the time
+    of the next one, and the last value until now.
     """
     clock = parts.journal.clock
     # Difference between Unix time and trio's clock.
@@ -49,12 +51,16 @@ async def answer_signals(parts: Parts, request: Request) -> Response:
 
 
 def find_forecast(parts: Parts, channel: Channel) -> dict[str, Any] | None:
-    """Return the forecast for a Package that is accepted now."""
+    """Return the forecast for a Package that is accepted now, or None if there is too little
+    data.
+    """
     return _encode_forecast(make_forecast(*_read_past_deliveries(parts, channel)))
 
 
 def _read_past_deliveries(parts: Parts, channel: Channel) -> tuple[list[PastDelivery], float]:
-    """Return the past deliveries of the newest Packages on the channel, and the Unix time now."""
+    """Return the past deliveries of the newest Packages on the channel, and the present Unix
+    time.
+    """
     clock = parts.journal.clock
     return listing.list_past_deliveries(parts.journal, channel, PACKAGES_READ_MAX), clock.date(
         clock.now()

@@ -1,7 +1,7 @@
-"""Answer to `GET /metrics` of the agent.
+"""The response to `GET /metrics` of the agent.
 
-Long-term counters are stored in the journal, in the commit of each event, so that a restart of the
-agent does not reset them.
+Counters are stored in the journal, in the commit of each event, so that a restart of the agent does
+not reset them.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ from fieldagent.system.named_object import import_own
 
 
 def write_metrics(status: Mapping[str, Any], faults: Mapping[str, int], journal: Journal) -> str:
-    """Return the answer to `GET /metrics` in the OpenMetrics text format. `status` is the answer to
-    `GET /api/status`; `faults` contains the number of failures of each part of the agent.
+    """Return the response to `GET /metrics` in the OpenMetrics text format. `status` is the
+    response to `GET /api/status`. `faults` contains the number of failures of each part of the
+    agent.
     """
     families = [
         *_list_agent_families(status, faults),

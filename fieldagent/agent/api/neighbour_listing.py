@@ -1,4 +1,4 @@
-"""List of the heard stations, for `GET /api/neighbours`."""
+"""`GET /api/neighbours`: lists the stations that were heard."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ MISSING_SHOWN_MAX = 8
 
 
 def list_neighbours(journal: Journal, station: Station | None) -> dict[str, Any]:
-    """Return the neighbours, the last heard one first. The member `station` is null if there is no
-    radio.
+    """Return the neighbours. The neighbour that was heard last comes first. The member `station` is
+    null if there is no radio.
     """
     if station is None:
         return {"station": None, "neighbours": [], "remoteStations": []}
@@ -65,8 +65,8 @@ def _describe_hub_route(route: KnownRoute | None) -> dict[str, Any]:
 
 
 def _list_repeated_packages(journal: Journal, station: Station) -> list[tuple[int, set[int]]]:
-    """Return the ids of this kit's Packages that are being repeated, newest first, each with the
-    stations that have the Package.
+    """Return pairs of the id of a Package of this kit that is being repeated, and the stations that
+    have it. The newest Package comes first.
     """
     items = station.rounds.list_ours()
     known = outbound.read_packages(journal, [item.entry.sequence for item in items])

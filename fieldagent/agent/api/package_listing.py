@@ -1,7 +1,7 @@
 """Pages of `GET /api/packages`: posted Packages, newest first.
 
-A page never blocks other work, however long the journal is, because rows are read in batches. A
-page with few matches ends early, with the place where the next page continues.
+Rows are read in batches, so a request never blocks other work, even if the journal is long. A page
+with few matches ends early, and contains the place from which the next page continues.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ async def list_page(
     end_place: int,
     limit: int,
 ) -> tuple[list[dict[str, Any]], int | None]:
-    """Return the matching Packages before that place, and the place from which the next page
+    """Return the matching Packages before `end_place`, and the place from which the next page
     continues.
     """
     rows: list[dict[str, Any]] = []
@@ -103,9 +103,7 @@ def _describe_package(
 
 
 def _find_origin(journal: Journal, stored_package: StoredPackage | PackageFacts) -> str | None:
-    """Return the name of the kit whose item this kit relays, or None if the item is this kit's
-    own.
-    """
+    """Return the name of the kit that sent the item, or None if the item is this kit's own."""
     if not isinstance(stored_package, StoredPackage) or not stored_package.origin:
         return None
     return (

@@ -21,7 +21,7 @@ from fieldagent.system.sentence import sentence
 
 
 async def answer_people(parts: Parts, request: Request) -> Response:
-    """Answer with the directory, including the `to` value for each addressee."""
+    """Return the directory, including the `to` value for each addressee."""
     refuse_others(request, ())
     journal = parts.journal
     listed = [
@@ -43,8 +43,8 @@ READ_FIELDS = {"by": Field(read_text, "by")}
 
 
 async def read(parts: Parts, request: Request, id: str) -> Response:  # noqa: A002
-    """Record that a person has read a payload; `by` in the body is the person's name. Raises
-    Problem 404 for an unknown payload.
+    """Record that a person has read a payload. The member `by` of the body is the person's name.
+    Raises Problem 404 if the payload is unknown.
     """
     refuse_others(request, ())
     document = load_document(request.body) if request.body.strip() else {}

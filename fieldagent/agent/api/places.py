@@ -12,8 +12,8 @@ DEFAULT_COUNT, NEWEST_MAX = 500, 5_000
 
 
 async def answer_positions(parts: Parts, request: Request) -> Response:
-    """Answer with the newest positions of this kit and of others. `of` limits the answer to this
-    kit's positions or to the positions of others.
+    """Return the newest positions of this kit and of others. The query parameter `of` limits the
+    response to this kit's positions or to those of others.
     """
     refuse_others(request, ("format", "limit", "of"))
     named = read_one_of(request, "format", tuple(tracks.CONTENT_TYPES)) or "geojson"

@@ -1,6 +1,6 @@
 """Pages of `GET /api/queue`: waiting Packages, oldest first.
 
-A page never blocks other work, however many Packages wait, because rows are read in batches.
+Rows are read in batches, so a request never blocks other work, even if many Packages wait.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def _list_rows(
 
 
 def shorten_content(stored_package: StoredPackage | PackageFacts) -> dict[str, Any]:
-    """Return the content of a Package in a list, with a shortened text; a damaged Package is
+    """Return the content of a Package for a list, with a shortened text. A damaged Package is
     marked.
     """
     return (

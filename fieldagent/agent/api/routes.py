@@ -1,4 +1,4 @@
-"""Routes of the local API: they connect HTTP with the intake and the journal."""
+"""Routes of the local API. Their handlers connect HTTP with the intake and the journal."""
 
 from __future__ import annotations
 
@@ -58,10 +58,10 @@ PAGE_END = queue_listing.PAGE_MAX + 1
 
 
 class Condition(Protocol):
-    """The agent's condition, as the routes read it."""
+    """The agent's condition, in the form that the routes need."""
 
     def get_status(self) -> dict[str, Any]:
-        """Return the answer to `GET /api/status`."""
+        """Return the response to `GET /api/status`."""
 
     def count_faults(self) -> Mapping[str, int]:
         """Return the number of failures of each part of the agent since its start."""
@@ -70,11 +70,11 @@ class Condition(Protocol):
         """Return None if the agent works, or a sentence with the problem."""
 
     def list_lost_channels(self) -> Sequence[str]:
-        """Return the channels that have been away for an hour, each with the reason."""
+        """Return the channels that have been away for an hour, with the reason for each."""
 
 
 class LocalApi:
-    """Handlers for `http.routes`. Every error is raised as a Problem."""
+    """Handlers of the local API, for `http.routes`. Every error is raised as a Problem."""
 
     def __init__(self, parts: Parts, condition: Condition) -> None:
         self._parts = parts
@@ -153,8 +153,8 @@ class LocalApi:
         }
 
     async def send(self, request: Request) -> Response:
-        """Accept a Package and wait for its terminal status. With `Prefer: wait=N`, wait at most N
-        seconds; the Package continues after that.
+        """Accept a Package and wait for its terminal status. If the request has the header `Prefer:
+        wait=N`, wait at most N seconds. The Package then continues without the caller.
         """
         standing, unread = await self._accept(request)
         seconds = read_preferred_wait(request.headers)
@@ -172,14 +172,14 @@ class LocalApi:
         return make_json_response(answer, 202, (_make_location_header(standing), applied))
 
     async def enqueue(self, request: Request) -> Response:
-        """Accept a Package and answer 202 at once, with the address of its status."""
+        """Accept a Package, and return 202 at once, with the address of its status."""
         standing, unread = await self._accept(request)
         answer = _add_memory_reason(self._journal, _describe_progress(standing) | unread)
         return make_json_response(answer, 202, (_make_location_header(standing),))
 
     async def answer_cost(self, request: Request) -> Response:
-        """Answer with the Package's cost on each channel, without queuing it. A Package that `POST
-        /api/package` would refuse is refused here too.
+        """Return the cost of a Package on each channel, without queuing the Package. A Package that
+        `POST /api/package` would refuse is refused here too.
         """
         package = parse_package(get_required_body(request))
         require_known(self._journal, package.to)
@@ -208,15 +208,15 @@ class LocalApi:
         )
 
     def _format_money(self, credit_count: float) -> str | None:
-        """Return the price of that many credits, or None for no credits or without a configured
-        price.
+        """Return the price of `credit_count` credits as text. Return None if the number is None or
+        0, or if no price is configured.
         """
         price = self._parts.price
         return price.format_amount(credit_count) if price is not None and credit_count else None
 
     async def _accept(self, request: Request) -> tuple[PackageState, dict[str, Any]]:
-        """Accept a Package, and return its state. Also return the answer's member that lists the
-        unreadable parts of an SOS.
+        """Accept a Package, and return its state. Also return the member of the response that lists
+        the unreadable parts of an SOS.
         """
         key = read_idempotency_key(request.headers)
         unread: list[Fault] = []
@@ -224,8 +224,8 @@ class LocalApi:
         return await self._parts.intake.accept(package, key), describe_unread_member(unread)
 
     async def answer_package(self, request: Request, id: str) -> Response:  # noqa: A002
-        """Answer with the state of one Package: channel deliveries, receipts, stages and history.
-        If an id was reused, answer for the newest Package. Raises Problem 404 for an unknown id.
+        """Return the state of one Package: its channel deliveries, receipts, stages and history. If
+        several Packages have the id, the newest is used. Raises Problem 404 if the id is unknown.
         """
         standing = stands(self._journal, _read_id(id))
         confirmations = outbound.list_receipts(self._journal, standing.sequence)
@@ -261,9 +261,9 @@ class LocalApi:
         )
 
     async def cancel(self, request: Request, id: str) -> Response:  # noqa: A002
-        """Cancel a Package, on the channel in `?channel=` or on all. Answer 200 if it is canceled,
-        or 202 if it has not ended on each channel yet. Raises Problem 409 if the Package had
-        already ended, or ends with another status.
+        """Cancel a Package on the channel in `?channel=`, or on all channels. Return 200 if it is
+        cancelled, or 202 if it has not ended on each channel yet. Raises Problem 409 if the Package
+        has already ended, or ends with another status.
         """
         if request.body.strip() not in (b"", b"{}"):
             raise Problem(400, detail="a cancel call has an empty body; use ?channel= to bound it")
@@ -285,8 +285,8 @@ class LocalApi:
         return make_json_response(_answer(standing))
 
     async def queue(self, request: Request) -> Response:
-        """Answer with a page of the waiting Packages, oldest first, and their total number.
-        `?after=` is the place after which the page starts. Raises Problem 400.
+        """Return a page of the waiting Packages, oldest first, and their total number. `?after=` is
+        the place after which the page starts. Raises Problem 400.
         """
         channel = _channel(request, "limit", "after")
         limit = number(request, "limit", queue_listing.PAGE_MAX, range(1, PAGE_END))
@@ -299,8 +299,8 @@ class LocalApi:
         return make_page(request, {"queued": queued, "packages": listed}, "after", last)
 
     async def answer_packages(self, request: Request) -> Response:
-        """Answer with a page of the posted Packages, newest first. `?before=` is the place before
-        which the page starts. Raises Problem 400.
+        """Return a page of the posted Packages, newest first. `?before=` is the place before which
+        the page starts. Raises Problem 400.
         """
         refuse_others(request, ("state", "kind", "before", "limit"))
         state = read_one_of(request, "state", package_listing.STATES)
@@ -315,16 +315,16 @@ class LocalApi:
         return make_page(request, {"packages": rows}, "before", last)
 
     async def clear(self, request: Request) -> Response:
-        """Cancel all waiting Packages except an open SOS, on one channel or on all; answer with
-        their number.
+        """Cancel all waiting Packages except an open SOS, on one channel or on all. Return the
+        number of cancelled Packages.
         """
         return make_json_response(
             {"deleted": await self._parts.cancellation.clear(_channel(request))}
         )
 
     async def answer_inbound(self, request: Request) -> Response:
-        """Answer with a page of the received payloads, newest first. The first page also contains
-        all dead letters, unless `?state=` asks for another state. Raises Problem 400.
+        """Return a page of the received payloads, newest first. The first page also contains all
+        dead letters, unless `?state=` asks for another state. Raises Problem 400.
         """
         refuse_others(request, ("state", "before", "limit"))
         state = read_one_of(request, "state", inbound.STATES)
@@ -332,7 +332,8 @@ class LocalApi:
         limit = number(request, "limit", LISTED_MAX, range(1, PAGE_END))
         listed = inbound.list_payloads(self._journal, limit + 1, state, before)
         last = listed[limit - 1]["number"] if len(listed) > limit else None
-        # Dead letters are few and have a list of their own, so the first page contains all of them.
+        # There are few dead letters, and they have their own list, so the first page contains all
+        # of them.
         has_letters = before == END and state in (None, "dead")
         letters = dead_letters.list_newest(self._journal) if has_letters else []
         return make_page(
@@ -346,8 +347,8 @@ class LocalApi:
         )
 
     async def replay(self, request: Request, id: str) -> Response:  # noqa: A002
-        """Hand a payload to every configured hook again, whatever its state. Raises Problem 409
-        without a hook, 404 if no payload has this requestId.
+        """Hand a payload to every configured hook again, whatever its state is. Raises Problem 409
+        if there is no hook, and 404 if no payload has this requestId.
         """
         hooks = self._parts.inbox.hooks
         if not hooks:
@@ -361,20 +362,20 @@ class LocalApi:
         return make_json_response({"requestId": id, "hooks": list(hooks)}, 202)
 
     async def answer_neighbours(self, request: Request) -> Response:
-        """Answer with the kits that were heard by radio."""
+        """Return the kits that were heard by radio."""
         return make_json_response(
             neighbour_listing.list_neighbours(self._journal, self._parts.station)
         )
 
     async def answer_mesh(self, request: Request) -> Response:
-        """Answer with the people whose handheld radios are in range; empty if the kit has no radio
-        for handhelds.
+        """Return the people whose handheld radios are in range. The list is empty if the kit has no
+        radio for handhelds.
         """
         found = [each for part in self._parts.services.values() for each in part.list_people()]
         return make_json_response({"people": found})
 
     async def answer_health(self, request: Request) -> Response:
-        """Answer 200 with UP, or with DEGRADED if a channel has been away for an hour. Answer 503
+        """Return 200 with UP, or with DEGRADED if a channel has been away for an hour. Return 503
         with DOWN and the reason if the agent does not work.
         """
         trouble = self._condition.find_illness()
@@ -388,12 +389,12 @@ class LocalApi:
         return make_json_response(self._condition.get_status())
 
     async def listen(self, request: Request) -> Response:
-        """Answer with the stream of events (text/event-stream)."""
+        """Return the stream of events (text/event-stream)."""
         asked = server_sent.read_request(request, TOPICS)
         return server_sent.answer(partial(self._parts.events.listen, asked))
 
     async def answer_metrics(self, request: Request) -> Response:
-        """Answer with the metrics for Prometheus."""
+        """Return the metrics for Prometheus."""
         status, faults = self._condition.get_status(), self._condition.count_faults()
         text = metrics.write_metrics(status, faults, self._journal)
         return Response(200, text.encode(), openmetrics.CONTENT_TYPE)
@@ -423,7 +424,9 @@ async def _begin_check_in(parts: Parts, request: Request) -> Response:
 
 
 async def _retry_satellite(parts: Parts, request: Request) -> Response:
-    """Let the satellite modem try now to send the waiting Packages, on a person's request."""
+    """Make the satellite modem try now to send the waiting Packages, because a person requests
+    it.
+    """
     outbox = parts.outboxes.get(Channel.SATELLITE)
     if outbox is None:
         raise Problem(409, detail="no satellite modem is configured: set satellite-port")
@@ -436,8 +439,8 @@ async def _answer_commands(parts: Parts, request: Request) -> Response:
 
 
 async def _answer_trace(parts: Parts, request: Request) -> Response:
-    """Answer with the last traffic of a channel's serial line: the part that a fault left on disk,
-    and the part in memory.
+    """Return the last traffic on a channel's serial line: the part that was stored on disk after a
+    fault, and the part in memory.
     """
     refuse_others(request, ("channel", "payloads"))
     channel = Channel(read_one_of(request, "channel", tuple(Channel)) or Channel.SATELLITE)
@@ -465,8 +468,8 @@ def _read_id(text: str) -> int:
 
 
 def _channel(request: Request, *others: str) -> Channel | None:
-    """Return the channel of the query, or None for all. `others` are the other allowed
-    parameters.
+    """Return the channel in the request's query, or None for all channels. `others` contains the
+    names of other allowed parameters.
     """
     refuse_others(request, ("channel", *others))
     value = read_one_of(request, "channel", tuple(Channel))
@@ -474,7 +477,7 @@ def _channel(request: Request, *others: str) -> Channel | None:
 
 
 def _add_memory_reason(journal: Journal, answer: dict[str, Any]) -> dict[str, Any]:
-    """If the journal is not on disk, add the reason to the answer."""
+    """Add the reason to the response if the journal is not on disk."""
     why = journal.not_on_disk
     return {**answer, "notOnDisk": why} if why else answer
 
@@ -490,8 +493,8 @@ def _answer(standing: PackageState) -> dict[str, Any]:
 
 
 def _describe_progress(standing: PackageState) -> dict[str, Any]:
-    """Return the answer about a Package, with the time of acceptance. `status` is null while the
-    Package waits.
+    """Return the response about a Package, including the time of its acceptance. `status` is null
+    while the Package waits.
     """
     return {**_answer(standing), "accepted": standing.accepted}
 
@@ -506,7 +509,7 @@ def _list_payloads(rows: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]
 
 
 def _describe_dead_letter(letter: DeadLetter) -> dict[str, Any]:
-    """Return a dead letter in JSON, with its text if it contains text."""
+    """Return a dead letter in the API's form, with its text if it contains text."""
     try:
         text = letter.body.decode()
     except UnicodeDecodeError:

@@ -1,8 +1,8 @@
 """`/api/sos`: raise this kit's SOS or add to it, show it, cancel it, or acknowledge another kit's
 SOS.
 
-Raising an SOS can be repeated safely, because a second press while an SOS is open only adds new
-content. If only people with handhelds are part of the open SOS, the first press adds a message,
+It is safe to raise an SOS repeatedly, because a second request while an SOS is open only adds new
+content. If only people with handhelds are part of the open SOS, the first request adds a message,
 which also makes it the kit's own SOS.
 """
 
@@ -54,17 +54,17 @@ from fieldagent.system.sentence import sentence
 
 
 class IncidentApi:
-    """Handlers of `/api/sos`; each answer shows only facts that are on disk."""
+    """Handlers of `/api/sos`. Responses contain only facts that are on disk."""
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
         self._journal = parts.journal
         self._raising = trio.Lock()
-        """Lock, so that two simultaneous presses raise only one SOS."""
+        """Lock that makes two simultaneous requests raise only one SOS."""
 
     async def raise_sos(self, request: Request) -> Response:
-        """Open an incident (201), or add text and position to the open incident (200). A faulty
-        request never prevents an SOS: the answer lists the unreadable parts.
+        """Open an incident (201), or add text and position to the open incident (200). Even a
+        faulty request raises the SOS. The response then lists the unreadable parts.
         """
         unread: list[Fault] = []
         text, position = _read_text_and_position(request.body or b"{}", unread)
@@ -72,14 +72,14 @@ class IncidentApi:
         async with self._raising:
             current = incident.find_open(self._journal)
             raised = current is None
-            # People with handhelds may cancel the SOS that they raised, so a press on the page adds
-            # a message of the kit itself.
+            # People with handhelds may cancel the SOS that they raised. To prevent this, a request
+            # from the page adds a message of the kit itself.
             is_ours = current is not None and can_have_own_messages(self._journal, current.number)
             said: list[Item] = [Message(text or SOS_WITHOUT_TEXT)] if text or not is_ours else []
             said += [] if position is None else [position]
             last = places.find_last_own(self._journal) if raised and position is None else None
-            # If the SOS was canceled meanwhile, the rest of this request must not raise another
-            # SOS.
+            # If the SOS was cancelled in the meantime, the rest of this request must not raise
+            # another SOS.
             with suppress(IncidentOver):
                 joins = None
                 for item in said:
@@ -109,7 +109,7 @@ class IncidentApi:
         return incident.find_incident(self._journal, standing.sequence)
 
     async def answer_canned_texts(self, request: Request) -> Response:
-        """Answer with the canned messages, each of which takes one or two bytes on the air."""
+        """Return the canned messages. Each of them takes one or two bytes on the air."""
         refuse_others(request, ())
         return make_json_response(
             {
@@ -124,9 +124,9 @@ class IncidentApi:
         return make_json_response(self._get_incident_status())
 
     async def cancel_incident(self, request: Request) -> Response:
-        """End the open incident, or only the incident with that number, so that a request that is
-        repeated after a lost answer does not end a newer incident. Receivers are notified over the
-        same channels.
+        """End the open incident, and notify its receivers over the same channels. If the request
+        contains an incident number, end only this incident, so that a repeated request cannot end a
+        newer incident.
         """
         refuse_others(request, ("number",))
         wanted = number(request, "number", 0, range(1, 2**63))
@@ -150,8 +150,8 @@ class IncidentApi:
         )
 
     async def record_seen(self, request: Request, station: str, number: str) -> Response:
-        """Record that a person at this kit has seen another kit's incident, and notify that kit and
-        all stations in range. Raises Problem 404 for an unknown incident.
+        """Record that a person at this kit has seen another kit's incident, and notify the other
+        kit and all stations in range. Raises Problem 404 if the incident is unknown.
         """
         by, text = _read_name_and_text(get_required_body(request))
         wanted = _number(station), _number(number)
@@ -167,8 +167,8 @@ class IncidentApi:
             )
         word = IncidentUpdate(wanted[1], IncidentState.SEEN, wanted[0], by, text)
         at = self._journal.clock.date(now := self._journal.clock.now())
-        # The incident is a handheld's at this kit, so the update also changes the state of this
-        # kit's incident.
+        # The incident belongs to a handheld at this kit, so the update also changes the state of
+        # this kit's incident.
         is_here = wanted[0] == OWN_STATION
         await self._journal.commit(
             lambda db: incident.record_update(db, word, at, now, is_proved=True, counts=is_here)
@@ -233,7 +233,7 @@ _LOCATION, _POSITION = "/location", "/position"
 
 
 def _summarise_value(value: Any) -> str:
-    """Return an unreadable position for people."""
+    """Return an unreadable position as a short text for people."""
     if isinstance(value, dict):
         value = " ".join(str(value.get(name, "?")) for name in ("latitude", "longitude"))
     return "".join(each if each.isprintable() else "?" for each in str(value))[:POSITION_TEXT_MAX]

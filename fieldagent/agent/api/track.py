@@ -32,8 +32,8 @@ SEARCHED_POSITIONS_MAX = 5_000
 
 
 def make_routes(parts: Parts, tracking: Tracking) -> list[Route]:
-    """Return the routes of `/api/track`; `tracking` contains the interval that the tracker reported
-    and the interval that people chose.
+    """Return the routes of `/api/track`. `tracking` contains the interval that the tracker
+    reported, and the interval that a person chose.
     """
     return [
         Route("GET", "/api/track", partial(_answer_day, parts, tracking)),
@@ -80,7 +80,7 @@ async def _answer_day(parts: Parts, tracking: Tracking, request: Request) -> Res
 
 
 def _begin_of(day: str | None, now: datetime) -> datetime:
-    """Return the start of the day. Raises Problem."""
+    """Return the start of `day`, or of today if `day` is None. Raises Problem."""
     if day is None:
         return now.replace(hour=0, minute=0, second=0, microsecond=0)
     try:
@@ -99,7 +99,7 @@ def _find_gaps(
     track: list[PlacedPoint], pause: float, now: datetime
 ) -> Iterator[tuple[float, float | None]]:
     """Yield the start and end of each period without a position, in Unix time. The end is None if
-    the period has not ended.
+    the period continues.
     """
     moments = [each.moment.timestamp() for each in track]
     yield from ((before, after) for before, after in pairwise(moments) if after - before > pause)
@@ -121,8 +121,8 @@ def _encode_position(pace: TrackerPace) -> dict[str, Any]:
 
 
 async def _answer_cost(parts: Parts, tracking: Tracking, request: Request) -> Response:
-    """Answer with the cost of a day of tracking on each channel, for a kit at rest and for a kit
-    that moves all day.
+    """Return the cost of a day of tracking on each channel, for a kit at rest and for a kit that
+    moves all day.
     """
     refuse_others(request, ("interval",))
     interval = number(request, "interval", 0, range(SHORTEST, LONGEST + 1))
@@ -205,7 +205,7 @@ async def _store_interval(tracking: Tracking, interval: int | None) -> None:
 
 
 async def _accept_report(parts: Parts, tracking: Tracking, request: Request) -> Response:
-    """Accept a tracker's report about itself, and answer with the chosen interval."""
+    """Accept a tracker's report about itself, and return the chosen interval."""
     body = _read_object(request)
     faults = [
         (sentence("must be {words}", words=words), f"/{name}")
@@ -229,8 +229,8 @@ async def _accept_report(parts: Parts, tracking: Tracking, request: Request) -> 
 
 
 def _is_positive(value: Any) -> bool:
-    """Return True for a number of at least 0.001, because a smaller interval would give too many
-    positions a day.
+    """Return True if `value` is a number of at least 0.001. A smaller interval would produce too
+    many positions a day.
     """
     return isinstance(value, int | float) and not isinstance(value, bool) and 0.001 <= value < 1e10
 

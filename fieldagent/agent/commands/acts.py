@@ -1,5 +1,5 @@
-"""Commands that change something. Each command is stored as begun before its function is called.
-The function returns a sentence with the result.
+"""The hub's commands that change something on the kit. Each command is stored as begun before its
+function is called. The function returns a sentence with the result.
 
 `restart` and `reboot` do not return: the agent answers these commands after its next start.
 """
@@ -52,13 +52,15 @@ CHECK_INTERVAL_S = 0.5
 """Seconds between two checks of the condition that a command waits for."""
 SESSION_END_TIMEOUT_S = 600.0
 """Longest time in seconds to wait for the end of a session. After this time, a command that would
-interrupt the session is not carried out."""
+interrupt the session fails.
+"""
 HEALING_TIMEOUT_S = 300.0
 """Longest time in seconds until `channels.reopening` takes the next recovery step for a silent
 modem."""
 TRIAL_TIMEOUT_S = 1_800.0
-"""Longest time in seconds until root's unit has tried settings or a program, or restarts the agent
-for the trial."""
+"""Longest time in seconds until root's unit has finished the trial of settings or a program, or
+restarts the agent for the trial.
+"""
 ENDED = ("taken", "refused", "back")
 REBOOT_TIMEOUT_S = 120.0
 """Longest time in seconds until root's unit reboots the machine."""
@@ -72,7 +74,7 @@ def _get_satellite(context: CommandContext) -> ChannelOutbox:
 
 
 async def retry(context: CommandContext, command_record: StoredCommand) -> str:
-    """Let the modem try now. Raises CannotBeDone."""
+    """Make the satellite modem try now to send waiting Packages. Raises CannotBeDone."""
     outbox = _get_satellite(context)
     outbox.link.ask()
     return f"the modem tries now, with {format_count(len(outbox), 'Package')} to send"
@@ -181,8 +183,8 @@ def check_update(context: CommandContext) -> None:
 
 
 def is_delta_here(context: CommandContext, command_record: StoredCommand) -> bool:
-    """Return True if the delta for the command has arrived completely. The delta arrives in an item
-    of its own.
+    """Return True if the delta for the command has arrived completely. The delta arrives
+    separately, in its own item.
     """
     return program_deltas.is_stored(context.parts.journal, _digest(command_record))
 
@@ -237,8 +239,8 @@ async def _is_change_done(context: CommandContext, subject: str, number: int) ->
 
 
 async def change_radio_key(context: CommandContext, command_record: StoredCommand) -> str:
-    """Take a step of the change to the group's new radio-key. The step takes effect at once. Raises
-    CannotBeDone, CommandFailed.
+    """Take one step of the change to the group's new `radio-key`. The step takes effect at once.
+    Raises CannotBeDone, CommandFailed.
     """
     from fieldagent.agent.mesh import radio_keys
     from fieldagent.agent.mesh.key_change import GroupKeys
@@ -264,19 +266,19 @@ async def change_radio_key(context: CommandContext, command_record: StoredComman
 
 
 async def hold_packages(context: CommandContext, command_record: StoredCommand) -> str:
-    """Hold back posted Packages of a kind from satellite, from now on and also after a restart.
-    Raises CannotBeDone.
+    """From now on, also after a restart, hold back posted Packages of a kind from satellite. Raises
+    CannotBeDone.
     """
     kind, queue = _find_kind_to_hold(context, command_record)
     await context.parts.journal.persist(commands.note_held(kind, is_held=True))
-    # List the Packages again, to include Packages that were posted meanwhile.
+    # List the Packages again, to include those that were posted in the meantime.
     there = _list_queued_of_kind(context, queue, kind)
     hold_back(queue, kind, there)
     return f"{kind} waits: {format_count(len(there), 'Package')} now"
 
 
 async def resume(context: CommandContext, command_record: StoredCommand) -> str:
-    """Release Packages of that kind. Raises CannotBeDone."""
+    """Release the Packages of the kind that `hold` holds back. Raises CannotBeDone."""
     kind, queue = _find_kind_to_hold(context, command_record)
     await context.parts.journal.persist(commands.note_held(kind, is_held=False))
     there = _list_queued_of_kind(context, queue, kind)
@@ -293,7 +295,7 @@ def _find_kind_to_hold(
 
 
 def _list_queued_of_kind(context: CommandContext, queue: ChannelQueue, kind: str) -> list[int]:
-    """Return the queued Packages of that kind that are not an SOS."""
+    """Return the queued Packages of `kind` that are not an SOS."""
     known = outbound.read_packages(context.parts.journal, queue.list_waiting())
     packages = {key: each.package for key, each in known.items() if isinstance(each, StoredPackage)}
     return [
@@ -320,8 +322,8 @@ async def _store_settings_offer(context: CommandContext, command_record: StoredC
 
 
 def _report(context: CommandContext, subject: str, number: int) -> OfferReport | None:
-    """Return the report of root's unit on the `settings` or the `program` with that number, or None
-    if there is none.
+    """Return the report of root's unit on the settings or the program (`subject`) with the number
+    `number`, or None if there is none.
     """
     reports = outcomes.read(context.settings.state_directory)
     report = reports.settings if subject == "settings" else reports.program
@@ -338,8 +340,8 @@ async def wait_until_quiet(context: CommandContext) -> None:
 
 
 def _find_busy_channel(outboxes: Mapping[Channel, ChannelOutbox]) -> str:
-    """Return the channel with a session, or '' if there is none. The link to the hub does not
-    count, because its unacknowledged transmissions are sent again.
+    """Return the name of a channel that is in a session, or '' if there is none. The IP link is
+    ignored, because its unacknowledged transmissions are sent again.
     """
     for channel, outbox in outboxes.items():
         if channel is not Channel.CELLULAR and outbox.link.state is LinkState.BUSY:
@@ -359,12 +361,13 @@ ACTION_BY_VERB: dict[str, Callable[[CommandContext, StoredCommand], Awaitable[st
     "update": update_program,
 }
 REPEATABLE_VERBS = ("reboot", "set", "hold", "resume", "radio-key", "update")
-"""Commands that are carried out again after a restart of the agent if they were begun before,
-because a repetition has no further effect. A repeated command reboots only once per boot, tries
-settings or a program with that number only once, holds or releases the same kind, and takes the
-same step to a key."""
+"""Commands that are carried out again after a restart of the agent if they were begun before it,
+because a repetition has no further effect. A repeated command reboots only once per boot, tries the
+same settings or program only once, holds or releases the same kind, and takes the same step to a
+key.
+"""
 CHECK_BY_VERB = {"heal": check_healing, "restart": check_restart, "update": check_update}
-"""Checks before a command is begun."""
+"""Checks that are made before a command is begun."""
 VERB_CONDITIONS: dict[str, Callable[[CommandContext, StoredCommand], bool]] = {
     "update": is_delta_here
 }

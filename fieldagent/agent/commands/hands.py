@@ -1,4 +1,4 @@
-"""Parts of the agent that commands use, and the agent's condition."""
+"""The context of commands: the parts of the agent that they use, and the agent's condition."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from fieldagent.system.lazy_dataclass import dataclass
 
 
 class CannotBeDone(Exception):
-    """The command was not begun; the text contains the reason."""
+    """The command was not begun. The message contains the reason."""
 
 
 class CommandFailed(Exception):
-    """The command failed; the text contains the reason."""
+    """The command failed. The message contains the reason."""
 
 
 @dataclass(slots=True)
@@ -25,9 +25,9 @@ class CommandContext:
     settings: Settings
     parts: Parts
     status: Callable[[], dict[str, Any]]
-    """Returns the answer to `GET /api/status`."""
+    """Returns the response to `GET /api/status`."""
     trouble: Callable[[], str | None]
-    """Returns the problem of the whole agent; None if the agent works."""
+    """Returns the problem of the whole agent, or None if the agent works."""
     log: RecentLog = field(default_factory=RecentLog)
     start_count: int = 0
     """Number of starts of the agent, including this one."""

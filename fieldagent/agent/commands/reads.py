@@ -1,4 +1,4 @@
-"""Commands that change nothing. Each returns the body of its answer."""
+"""The hub's commands that only read. Each function returns the body of the answer."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def log(context: CommandContext, arguments: tuple[Argument, ...]) -> bytes:
 
 
 def show_history(context: CommandContext, arguments: tuple[Argument, ...]) -> bytes:
-    """Return a Package's history, newest first. Raises CannotBeDone."""
+    """Return the history of a Package, the newest event first. Raises CannotBeDone."""
     journal, id_ = context.parts.journal, int(arguments[0])
     known = outbound.find_by_id(journal, id_)
     if known is None:

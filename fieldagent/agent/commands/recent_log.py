@@ -20,7 +20,7 @@ class RecentLog(logging.Handler):
         self._kept: deque[logging.LogRecord] = deque(maxlen=LINES_MAX)
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Keep a record; drop the oldest one beyond the limit."""
+        """Keep a record, and drop the oldest record if there are too many."""
         self._kept.append(record)
 
     def list_lines(self) -> list[str]:

@@ -1,4 +1,4 @@
-"""Carries out the hub's commands, one after the other, each once.
+"""Carries out the hub's commands, one after the other, and each only once.
 
 A power cut loses no command: each command is on disk before the link confirms it or the modem
 clears it. A command that only reads is repeated, because the hub has not seen its result. A command
@@ -43,7 +43,7 @@ from fieldagent.wire.command import format_command, get_verb
 log = logging.getLogger(__name__)
 
 DISK_RETRY_AFTER_S = 60.0
-"""Seconds until an answer is stored again if the disk was full."""
+"""Seconds until storing an answer is tried again if the disk was full."""
 RECHECK_AFTER_S = 3_600.0
 """Seconds between two checks of the age of waiting commands."""
 SUBJECT_MISSING_REASON = "its subject did not arrive within 5 days"
@@ -52,7 +52,7 @@ INTERRUPTED_REASON = "the agent stopped during the command: its progress is unkn
 
 
 async def run(context: CommandContext, gate: CommandGate) -> None:
-    """Carry out stored and new commands until canceled."""
+    """Carry out stored and new commands, forever."""
     journal = context.parts.journal
     with _record_log(context):
         if not context.start_count:
@@ -142,8 +142,8 @@ async def _make_done(
 
 
 def _make_mistake_answer(command_record: StoredCommand, error: Exception) -> CommandAnswer:
-    """Return the answer for an unexpected error, so that the error does not block the next
-    commands.
+    """Return the answer to a command that raised an unexpected error, so that the error does not
+    block the next commands.
     """
     if isinstance(error, StoreFailed | StoreFull):
         raise error

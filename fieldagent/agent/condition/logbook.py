@@ -1,5 +1,5 @@
-"""Remembers facts for an operator of many kits: the reason of the machine's last start, the starts
-of the agent, and the modems' hourly signals. These facts are stored in a small file in the agent's
+"""Records facts that help to supervise many kits: the reason of the machine's last start, the
+starts of the agent, and the modems' hourly signals. They are stored in a small file in the agent's
 state directory, which is written at each start, at each stop and once an hour.
 
 The reason of the last start is the first of these that applies:
@@ -50,7 +50,7 @@ class LogbookContent:
     boot: str = ""
     """The kernel's id of the boot; it is different for each boot."""
     cause: int = UNKNOWN
-    """Reason of that boot, one of CAUSES."""
+    """Reason of the boot, one of CAUSES."""
     in_order: bool = False
     """True if the agent was stopped properly since its last start."""
     starts: list[float] = field(default_factory=list)
@@ -62,7 +62,7 @@ class LogbookContent:
 class Logbook:
     """Record of the kit's starts and signals, kept in a file. `boot` is the kernel's id of this
     boot, and `now` returns elapsed time. `reset` is the hardware's report on the start.
-    `commanded_boots` contains the boots that a command of the hub ended.
+    `commanded_boots` contains the boots that ended with a command of the hub.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class Logbook:
         return sum(at - each < DAY for each in self._known.starts)
 
     def write_file(self) -> None:
-        """Write the file. A failure is only logged; the content is then missing after a restart."""
+        """Write the file. A failure is only logged. The content is then missing after a restart."""
         try:
             with self._writing:
                 known = json.dumps(asdict(self._known), separators=(",", ":"))
@@ -110,7 +110,7 @@ class Logbook:
 
     def close_hour(self, links: Mapping[str, ChannelLink], clock: float) -> None:
         """Add the median of the signal in the hour that has just ended, for each link. `clock` is
-        the present time by trio's clock.
+        the present time on trio's clock.
         """
         hour = round(self._now() / HOUR) - 1
         hours = {name: dict(known) for name, known in self._known.hours.items()}
@@ -147,7 +147,9 @@ class Logbook:
 
 
 def find_cause(content: LogbookContent, reset: int) -> int:
-    """Return the reason of a start without a command; `reset` is the hardware's report."""
+    """Return the reason of a start that no command of the hub has caused. `reset` is the hardware's
+    report.
+    """
     if content.in_order:
         return SHUTDOWN
     if reset != UNKNOWN or not content.boot:
@@ -175,7 +177,7 @@ def compute_median(
 
 
 def _read(path: Path) -> LogbookContent:
-    """Return the content of the file; empty if it is missing or damaged."""
+    """Return the content of the file. The content is empty if the file is missing or damaged."""
     with suppress(OSError, ValueError, TypeError, KeyError, AttributeError):
         document = json.loads(read_slots(path))
         return LogbookContent(

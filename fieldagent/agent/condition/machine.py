@@ -15,7 +15,7 @@ ROOT = Path("/")
 """Root of the kernel's files and of /etc; tests use another folder."""
 
 BATTERY_LOW = 20
-"""Percentage of charge below which a battery counts as nearly empty."""
+"""Percentage of charge below which a battery is considered nearly empty."""
 _POWER_ON, _FULL_RESETS = 0x1000, 0x222
 """Bits of a Raspberry Pi's PM_RSTS, in the terms of the kernel's bcm2835_wdt: HADPOR, and the three
 bits HADSRF, HADWRF and HADDRF. The other bits of a reset may be a partition number."""
@@ -50,8 +50,9 @@ def read_millivolts() -> int | None:
 
 
 def read_battery() -> int | None:
-    """Return the charge of the machine's battery in percent, the lowest of several. Return None if
-    Linux reports no battery. A battery with the scope Device, such as a mouse's, does not count.
+    """Return the charge of the machine's battery in percent. If there are several, return the
+    lowest. Return None if Linux reports no battery. Batteries with the scope Device, for example of
+    a mouse, are ignored.
     """
     readings = [
         _number(each / "capacity")
@@ -66,7 +67,7 @@ def read_throttling() -> int | None:
     for each in ROOT.glob("sys/devices/platform/soc*/*firmware/get_throttled"):
         if (bits := _number(each, 16)) is not None:
             return bits
-    # Without the firmware's file, Linux reports only the present state of the supply.
+    # If the firmware's file is missing, Linux reports only the present state of the supply.
     for each in ROOT.glob("sys/class/hwmon/hwmon*/in0_lcrit_alarm"):
         if _read_text(each.with_name("name")) == "rpi_volt" and (now := _number(each)) is not None:
             return UNDER_VOLTAGE if now else 0

@@ -21,8 +21,8 @@ from fieldagent.wire.kit_status import CLOCKS, LINKS, STATES, KitStatus, read_ve
 def make_status(
     settings: Settings, answer: Mapping[str, Any], starts: int, *, trouble: bool
 ) -> KitStatus:
-    """Return the kit's status. `answer` is the answer to `GET /api/status`, and `starts` the number
-    of the agent's starts. `trouble` is True if the whole agent has a problem.
+    """Return the kit's status. `answer` is the response to `GET /api/status`, and `starts` the
+    number of the agent's starts. `trouble` is True if the whole agent has a problem.
     """
     channels: dict[str, dict[str, Any]] = {
         name.lower(): channel for name, channel in answer["channels"].items()
@@ -76,7 +76,7 @@ def make_condition(
 
 
 def _compute_clock_lead(clock: ElapsedTime) -> int | None:
-    """Return the seconds by which the system's clock is ahead of the time that the kit received, or
-    None if the kit received no time.
+    """Return the seconds by which the system's clock is ahead of the time that the kit has
+    received, or None if it has received no time.
     """
     return round(time.time() - clock.date(clock.now())) if clock.source() else None

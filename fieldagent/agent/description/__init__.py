@@ -1,6 +1,6 @@
-"""The description of the local API in OpenAPI.
+"""The OpenAPI description of the local API.
 
-Each module is a table of the calls of one subject. The modules are imported only if a program
+Each module describes the operations of one subject. The modules are imported only if a program
 requests `/openapi.json`.
 """
 

@@ -1,4 +1,4 @@
-"""Fields, parameters and answers that several of the agent's tables use."""
+"""Fields, parameters and responses that several modules of the description use."""
 
 from __future__ import annotations
 

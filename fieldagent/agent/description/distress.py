@@ -1,4 +1,4 @@
-"""The description of SOS and check-ins."""
+"""OpenAPI description of SOS calls and check-ins."""
 
 from __future__ import annotations
 

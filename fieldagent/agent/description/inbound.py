@@ -1,4 +1,4 @@
-"""The description of received payloads, people, commands and neighbours."""
+"""OpenAPI description of received payloads, people, commands and neighbours."""
 
 from __future__ import annotations
 

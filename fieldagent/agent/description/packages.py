@@ -1,4 +1,4 @@
-"""The description of Packages and the queue."""
+"""OpenAPI description of Packages and the queue."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The description of the page, the handbook, the map and the track."""
+"""OpenAPI description of the page, the handbook, the map and the track."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The description of the state of the agent: health, status, events, traces and signals."""
+"""OpenAPI description of the agent's state: health, status, events, traces and signals."""
 
 from __future__ import annotations
 

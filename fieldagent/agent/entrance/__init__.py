@@ -32,14 +32,16 @@ SIGNED_IN_MAX = 256
 PASSPHRASE_RATE = Rate(per_minute=6, burst=12)
 """Limit on wrong passphrases from one address."""
 MISTYPING_RATE = Rate(per_minute=0.05, burst=3)
-"""Rate of wrong passphrases up to which we assume that a person at this address mistypes."""
+"""Rate of wrong passphrases from one address that mistyping can explain. Addresses with a higher
+rate are treated separately.
+"""
 PASSPHRASE_RATE_LIMIT = Rate(per_minute=60, burst=60)
-"""Limit on wrong passphrases from all such addresses together, and from all other addresses
-together, because each check takes processor time. The separate limits keep guesses from many
-addresses from locking people out."""
+"""Limit on wrong passphrases from all addresses below MISTYPING_RATE together, and from all other
+addresses together, because each check takes processor time. Because the limits are separate,
+guesses from many addresses cannot lock people out.
+"""
 WAITING_MAX, GUESSES_WAITING_MAX = 4, 2
-"""Maximum number of waiting checks, and the maximum for addresses with more than a few wrong
-passphrases."""
+"""Maximum number of waiting checks, and the maximum for addresses with many wrong passphrases."""
 
 Version = tuple[int, int]
 """Identifies one version of the passphrase's file."""
@@ -48,8 +50,8 @@ _Account = tuple[Rate, str]
 
 
 class Entrance:
-    """Sign-in of people. Sessions are kept in memory, so a restart ends them. `clock` is a
-    monotonic clock in seconds.
+    """Signs people in with the passphrase. Sessions are kept in memory, so a restart ends them.
+    `clock` is a monotonic clock in seconds.
     """
 
     def __init__(self, pass_phrase: Path, clock: Callable[[], float]) -> None:
@@ -61,8 +63,8 @@ class Entrance:
         self._limiter = trio.CapacityLimiter(1)
 
     def guard(self, judge: Judge) -> Judge:
-        """Return a judge that admits signed-in people to `judge`, and lets other people only sign
-        in.
+        """Return a judge that passes requests of signed-in people to `judge`, and allows other
+        people only to sign in.
         """
         outside = make_router(self.make_routes())
 
@@ -115,8 +117,9 @@ class Entrance:
         return Response(204, headers=(set_cookie(COOKIE, "", 0, secure=True),))
 
     def _count(self, source: str) -> list[_Account]:
-        """Count an attempt before it is made, so that simultaneous attempts cannot exceed the
-        limit. Return the charged accounts, which get the attempt back if the passphrase is right.
+        """Charge an attempt before it is made, so that simultaneous attempts cannot exceed the
+        limit. Return the charged accounts. If the passphrase is right, the caller returns the
+        attempt to them.
         """
         now = self._clock()
         self._tats = {account: tat for account, tat in self._tats.items() if tat > now}

@@ -1,4 +1,4 @@
-"""Handbook for people with a kit, at `/help`; it needs no network and no JavaScript.
+"""Handbook for people with a kit, at `/help`. It needs no internet connection and no JavaScript.
 
 `build/handbook.py` writes its pages from `docs/handbook/`.
 """

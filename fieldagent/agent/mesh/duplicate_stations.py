@@ -1,9 +1,9 @@
 """Detects two kits that use the same station number, from the packets that arrive directly from
-that number. Pure.
+this station. Pure.
 
-The two kits need not hear each other. The name or the item numbers of a single kit change if the
-kit is renamed, loses its journal, or cannot write its journal. A single kit may also change back
-once. If the values change back and forth, two kits send in turn.
+The two kits need not hear each other. The name or the item numbers of a single kit may change,
+because the kit is renamed, loses its journal, or cannot write its journal. They may also change
+back once. But if they change back and forth, two kits send in turn.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ JOURNAL_DISTANCE = 1_000_000
 number below 2³¹."""
 CHANGES_BACK_MAX = 2
 CHANGE_BACK_MAX_S = 3600.0
-"""Longest time in seconds from one change to the change back."""
+"""Longest time in seconds between a change and the change back."""
 STATIONS_MAX = 1000
 
 
@@ -51,16 +51,14 @@ def _is_same_value(sent_value: int | str, new_value: int | str) -> bool:
 
 
 class DuplicateDetector:
-    """Detects two kits with the same station number. All times are of one clock, which can be
-    any.
-    """
+    """Detects two kits with the same station number. All times must be of the same clock."""
 
     def __init__(self) -> None:
         self._told: dict[tuple[int, type], _SentValues] = {}
 
     def note(self, station: int, value: int | str, now: float) -> bool:
-        """Record that a station sent this name, or a new item with this item number. Return True if
-        two kits use the station's number.
+        """Record that a station sent the name `value`, or a new item with the number `value`.
+        Return True if two kits use the station's number.
         """
         key = station, type(value)
         known = self._told.pop(key, None)

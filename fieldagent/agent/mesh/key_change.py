@@ -1,9 +1,9 @@
 """Tracks the change of the group's radio-key on this kit, and which stations still send with the
 old key.
 
-All kits take one step before any kit takes the next, so that they can hear each other during the
-whole change. At first each kit receives both keys and sends with the old key. Then the kits send
-with the new key. Finally the kits have only the new key.
+All kits take one step before any kit takes the next, so that they can receive each other during the
+whole change. In the first step, each kit accepts both keys and sends with the old key. In the
+second step, it sends with the new key. In the third step, it accepts only the new key.
 """
 
 from __future__ import annotations
@@ -38,11 +38,13 @@ class GroupKeys(NamedTuple):
     """Keys for tags on the air (`wire.envelope.derive_key`, AIR)."""
 
     keys: Sequence[bytes] = ()
-    """Keys that are accepted. The first one tags outgoing packets. Without a key, packets have no
-    tag."""
+    """Keys that are accepted. The first key tags outgoing packets. If there is no key, packets have
+    no tag.
+    """
     dropped: Sequence[bytes] = ()
-    """Old keys. The status shows which stations still send with one of these keys; the packets are
-    dropped."""
+    """Old keys, which are no longer accepted. The status shows which stations still send with one
+    of them.
+    """
 
 
 class KeyChange:
@@ -65,8 +67,8 @@ class KeyChange:
         return "new" if (key == 0) is (self.step is KeyStep.SENDS_NEW) else "old"
 
     def get_facts(self) -> dict[str, Any]:
-        """Return facts for the channel's status: the step, and the stations in range that send with
-        each key.
+        """Return the facts for the channel's status: the step, and the stations in range that send
+        with each key.
         """
         if self.step is KeyStep.NONE:
             return {}
@@ -77,7 +79,7 @@ class KeyChange:
         return {"keyChange": {"step": int(self.step), **stations}}
 
     def find_notice(self) -> str:
-        """Return a notice for people during the change; empty before and after it."""
+        """Return a notice for people while the keys are being changed, otherwise ''."""
         change = self.get_facts().get("keyChange")
         return describe_step(self.step, change["old"], change["new"]) if change else ""
 

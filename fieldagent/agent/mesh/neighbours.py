@@ -1,4 +1,4 @@
-"""Stations in range: when each was last heard, and how well."""
+"""Table of the stations in range: when each was last heard, and how strong its signal was."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class NeighbourFacts:
     version: str | None = None
     """Version of the station's program; None if unknown."""
     key: int | None = None
-    """Index of the group key with which the station sends; None without a key."""
+    """Index of the group key with which the station sends. None if the group has no key."""
 
 
 class Neighbours:

@@ -1,8 +1,8 @@
-"""Takes in one packet from the air: its sender, its content and its acknowledgements.
+"""Processes one packet from the air: its sender, its content and its acknowledgements.
 
-All stations in range hear every packet. In the journal a station has a negative number, which
+All stations in range receive every packet. In the journal, a station has a negative number, which
 differs from all numbers of the hub. A packet is stored in one transaction. The result is a
-`Packet`, which contains the answers and actions that follow once the packet is on disk.
+`Packet`, which contains the answers and actions that must follow when the packet is on disk.
 """
 
 from __future__ import annotations
@@ -55,10 +55,11 @@ from fieldagent.wire.seal import is_sealed, unseal
 log = logging.getLogger(__name__)
 
 Numbered = tuple[int, Ack]
-"""Number of an item, and an acknowledgement of the item or some of its fragments."""
+"""Number of an item, and an acknowledgement of the item or of some of its fragments."""
 AskedFor = tuple[int, int]
-"""A station, and the number of one of its items. A fragment of this item arrived with a request to
-relay."""
+"""A station, and the number of one of its items. A fragment of the item arrived with a request to
+relay.
+"""
 REQUESTED_ITEMS_MAX = 1000
 _NOT_STORED = (
     RelayRequest
@@ -77,7 +78,7 @@ _STATION_STAGES = (Stage.PROGRAMS, Stage.RADIO, Stage.READ)
 
 @dataclass(slots=True)
 class Packet:
-    """Content of one packet and the actions that follow."""
+    """Content of one packet, and the actions that must follow."""
 
     station: int
     received: ReceivedMessage
@@ -95,8 +96,9 @@ class Packet:
     heard: list[Numbered] = field(default_factory=list)
     """Acknowledgements of our own items that show new receptions."""
     stopped: list[tuple[int, str]] = field(default_factory=list)
-    """Numbers of our own items that a station may not pass on, each with a text that names the
-    station."""
+    """Numbers of our own items that a station is not allowed to pass on, each with a text that
+    names the station.
+    """
     overheard_acks: list[Numbered] = field(default_factory=list)
     """Acknowledgements of other stations' items."""
     relayed_items: list[StoredPackage] = field(default_factory=list)
@@ -120,26 +122,27 @@ class Packet:
     items: list[Entry] = field(default_factory=list)
     """Items that are complete with this packet."""
     repeated: set[int] = field(default_factory=set)
-    """Numbers of the complete items that had arrived before: the sender did not receive our
-    answer."""
+    """Numbers of the complete items that had arrived before. The sender has not received our answer
+    to them.
+    """
     receipts: list[tuple[Entry, bool]] = field(default_factory=list)
-    """Receipts for our items, each with True if we requested the receipt."""
+    """Receipts for our items. The second member is True if we requested the receipt."""
     others_words: list[Entry] = field(default_factory=list)
     """Receipts for other stations' items, and the answers to them."""
     opened: list[ReceivedMessage] = field(default_factory=list)
     """Contents of parcels for this kit."""
     is_answer: bool = False
-    """True if the packet answers a receipt of ours."""
+    """True if the packet answers one of our receipts."""
 
 
 class PacketReception:
-    """Reads and stores packets from the air. `station` is our own number; `keys` are the group's
-    keys, empty if there are none. A packet with one of these keys is accepted, sealed or not. A
-    packet that differs from our own setting `sealed` is reported as a problem. `relay` is set if
-    this agent relays for others.
+    """Decodes and stores packets from the air. `station` is our own number. `keys` contains the
+    group's keys. A packet with one of these keys is accepted, whether sealed or not. A packet that
+    differs from our own setting `is_sealed` is reported as a problem. `relay` is None if this agent
+    does not relay for others.
 
     If another kit has our number, perhaps from a cloned card, its packets are stored but not
-    confirmed. Other stations could not know which of the two kits has them.
+    confirmed, because other stations could not know which of the two kits has confirmed them.
     """
 
     def __init__(
@@ -158,17 +161,17 @@ class PacketReception:
         self._parcels = parcels
         self.station = station
         self.group = keys
-        """Keys of the group. The keys may change at any moment."""
+        """Keys of the group. They may change at any time."""
         self._sealed = is_sealed
         self._relay = relay
         self.troubles = troubles
         self.catching_up_until = 0.0
-        """Elapsed time until which hooks receive an SOS before all other items."""
+        """Elapsed time until which hooks receive only SOS items from stations in range."""
         self._asked_for: set[AskedFor] = set()
 
     def read(self, body: bytes) -> Envelope | None:
-        """Return the envelope of a packet; None if the packet is unusable: damaged, from outside
-        the group, or without a station.
+        """Return the envelope of a packet. Return None if the packet is unusable: it is damaged, is
+        from outside the group, or contains no station.
         """
         if is_sealed(body) and not self.group.keys:
             self.troubles.note(Trouble.NO_KEY)
@@ -186,8 +189,8 @@ class PacketReception:
             return None
         if envelope.tagged and not self.group.keys:
             self.troubles.note(Trouble.NO_KEY)
-        # Every kit sends its callsign unencrypted, so a packet with only a callsign is no sign of a
-        # wrong setting.
+        # Every kit sends its callsign unencrypted, so a packet with only a callsign does not
+        # indicate a wrong setting.
         names = all(isinstance(each.content, Introduction) for each in envelope.entries)
         if self.group.keys and is_sealed(body) is not self._sealed and not names:
             self.troubles.note(Trouble.SEALED if is_sealed(body) else Trouble.NOT_SEALED)
@@ -207,9 +210,8 @@ class PacketReception:
             self.troubles.note(Trouble.WRONG_KEY)
 
     def store(self, db: sqlite3.Connection, envelope: Envelope, now: float) -> Packet:
-        """Store the content of a packet and return the result; `now` is elapsed time. Runs in the
-        caller's transaction. If a station repeats our own packet, record that this station has our
-        items.
+        """Store the content of a packet in the caller's transaction, and return the result. `now`
+        is elapsed time. If a station repeats our own packet, record that the station has our items.
         """
         taken = ReceivedMessage(now, troubles=[*envelope.not_understood])
         if now < self.catching_up_until:
@@ -231,7 +233,7 @@ class PacketReception:
 
     def _is_asked(self, entry: Entry, envelope: Envelope) -> bool:
         """Return True if the entry asks us to relay the packet's items to the hub. An SOS asks
-        every station that hears it.
+        every station that receives it.
         """
         request = entry.content
         if not isinstance(request, RelayRequest):
@@ -277,9 +279,9 @@ class PacketReception:
     def _store_summary(
         self, db: sqlite3.Connection, entry: Entry, ack: Ack, packet: Packet
     ) -> None:
-        """Store a summary. A summary about our items confirms them if its digest matches our own
-        items. A summary never contains an SOS. If another kit has our number, we still send that
-        kit the items that it is missing, but its summary confirms nothing.
+        """Process a summary. A summary of our items confirms them if its digest matches our items.
+        A summary never contains an SOS. If another kit has our number, we still send it the items
+        that it is missing, but its summary confirms nothing.
         """
         if packet.namesake and ack.station == self.station:
             return
@@ -301,8 +303,8 @@ class PacketReception:
     def _store_word(
         self, db: sqlite3.Connection, entry: Entry, receipt: Receipt, packet: Packet
     ) -> None:
-        """Store a receipt. The receipt shows the stage of our item at that station, or answers our
-        receipt for an item of that station.
+        """Store a receipt of a station. The receipt shows the stage of our item at the station, or
+        answers our receipt for one of the station's items.
         """
         if receipt.by != self.station:
             packet.others_words.append(entry)
@@ -337,7 +339,7 @@ class PacketReception:
     def _store_item(
         self, db: sqlite3.Connection, entry: Entry, packet: Packet, *, in_parts: bool = False
     ) -> None:
-        """Store a complete item and prepare its acknowledgement, unless its fragments were
+        """Store a complete item. Prepare its acknowledgement, unless its fragments were already
         acknowledged.
         """
         known = packet.received.duplicates
@@ -392,8 +394,8 @@ class PacketReception:
             self._store_item(db, entry, packet, in_parts=True)
 
     def _is_silent(self, packet: Packet, sequence: int) -> bool:
-        """Return True if we must not answer: the packet lists the stations that are missing the
-        item, and does not list ours.
+        """Return True if we must not answer, because the packet lists the stations that are missing
+        the item and does not list ours.
         """
         return self.station not in packet.missing_at.get(sequence, {self.station})
 
@@ -442,9 +444,9 @@ def _make_fragments_ack(db: sqlite3.Connection, station: int, sequence: int, par
 
 
 def _read_marks(envelope: Envelope, packet: Packet) -> None:
-    """Read the Source entries. A Source with number 0 contains the station that repeats the packet,
-    and the number of transmissions before its repeat. A Source with another number contains a
-    station that is missing the item with that number.
+    """Read the Source entries of an envelope into `packet`. A Source with the number 0 contains the
+    station that repeats the packet, and the number of transmissions before its repeat. A Source
+    with another number contains a station that is missing the item with this number.
     """
     for entry in envelope.entries:
         if not isinstance(entry.content, Source):
@@ -482,8 +484,8 @@ def split_by_origin(envelope: Envelope) -> list[Envelope]:
 
 
 def _is_another_kits(db: sqlite3.Connection, envelope: Envelope, own_station: int) -> bool:
-    """Return True if an envelope under our number comes from another kit. Return False for an echo
-    or recording of our own items, or of items that we repeated for others.
+    """Return True if an envelope with our station number comes from another kit. Return False for
+    an echo or a recording of items that we sent or repeated.
     """
     origin = envelope.origin
     items = [entry for entry in envelope.entries if isinstance(entry.content, Item)]

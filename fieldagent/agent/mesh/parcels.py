@@ -1,5 +1,5 @@
-"""Opens parcels from the hub that arrive over a neighbour's link and radio, and confirms the
-parcels over the same route.
+"""Opens parcels from the hub that a neighbour has relayed by radio, and confirms them over the same
+route.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ parcel again."""
 
 
 class Parcels:
-    """Opens and makes parcels. Only this kit and the hub have the `secrets`. The first secret seals
-    parcels to the hub. Without a secret, parcels cannot be opened.
+    """Opens and makes parcels. Only this kit and the hub have the `secrets`. Parcels to the hub are
+    sealed with the first secret. If there is no secret, parcels cannot be opened.
     """
 
     def __init__(self, inbox: Inbox, secrets: Sequence[bytes]) -> None:
@@ -39,8 +39,8 @@ class Parcels:
         self, db: sqlite3.Connection, parcel: Parcel, now: float, not_before: float
     ) -> tuple[ReceivedMessage, list[StoredPackage]]:
         """Store the content of a parcel for this kit, and enter its confirmation in the journal.
-        The caller publishes the content and the confirmation once they are on disk. `now` is
-        elapsed time; hooks wait until `not_before`.
+        The caller must publish both when they are on disk. `now` is elapsed time. Hooks get the
+        content after `not_before`.
         """
         taken = ReceivedMessage(now, is_authenticated=True, not_before=not_before)
         try:
@@ -62,7 +62,7 @@ class Parcels:
         return taken, [self._enter(db, confirmed, now, at)] if confirmed else []
 
     def answer(self, db: sqlite3.Connection, answer: CommandAnswer, now: float) -> StoredPackage:
-        """Enter the answer to a command that arrived in a parcel."""
+        """Enter in the journal the answer to a command that arrived in a parcel."""
         at = int(self.inbox.date(now))
         return self._enter(db, [Entry(0, answer, at)], now, at)
 
@@ -71,7 +71,9 @@ class Parcels:
         return bool(self._secrets)
 
     def enter_receipts(self, db: sqlite3.Connection, now: float) -> list[StoredPackage]:
-        """Enter the receipts for the hub's items that the hub has not received yet."""
+        """Enter in the journal a parcel with the receipts for the hub's items that the hub has not
+        received yet.
+        """
         owed = inbound.list_hub_stages(db)
         if not owed:
             return []

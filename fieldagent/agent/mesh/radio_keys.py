@@ -1,9 +1,9 @@
-"""The group's radio-keys on this kit: the keys from the settings, or the keys that the hub has set
+"""The group's radio keys on this kit: the keys in the settings, or the keys that the hub has set
 later, step by step.
 
-The hub's keys are in a file of the state directory; a power cut leaves its old or its new content.
-The file contains a digest of the settings from which it was made. When a person sets another
-radio-key in the settings, the digest differs and the file is ignored.
+The hub's keys are in a file of the state directory. After a power cut, the file has either its old
+or its new content. It contains a digest of the keys in the settings. If a person sets another
+`radio-key` in the settings, the digest differs, and the file is ignored.
 """
 
 from __future__ import annotations
@@ -28,13 +28,14 @@ before the previous change has ended."""
 
 @dataclass(frozen=True, slots=True)
 class RadioKeys:
-    """Keys of 32 bytes. The kit sends with the first of `keys`, and accepts all of them."""
+    """Radio keys of 32 bytes. The kit sends with the first of `keys`, and accepts all of them."""
 
     keys: tuple[bytes, ...]
     step: KeyStep
     dropped: tuple[bytes, ...] = ()
-    """Old keys. A station that sends with an old key did not take part in the change: the kit is
-    stolen, or was away."""
+    """Old keys, which are no longer accepted. A kit that still sends with an old key was away
+    during the change, or is stolen.
+    """
 
 
 def read_radio_keys(settings: Settings) -> RadioKeys:
@@ -44,8 +45,8 @@ def read_radio_keys(settings: Settings) -> RadioKeys:
 
 
 def make_keys_after(now: RadioKeys, step: int, new_key: bytes) -> RadioKeys:
-    """Return the keys at `step` (1 to 3) of the change to `new_key`, starting from any step. A
-    repeated step or an earlier step has no effect.
+    """Return the keys after `step` (1 to 3) of the change to `new_key`. `now` contains the present
+    keys, at any step. A repeated step or an earlier step has no effect.
     """
     others = tuple(key for key in now.keys if key != new_key)
     dropped = tuple(key for key in now.dropped if key != new_key)
@@ -100,6 +101,8 @@ def _derive_key(digits: str) -> bytes:
 
 
 def _digest(settings: Settings) -> str:
-    """Return a digest of the keys in the settings, which shows a change but not the keys."""
+    """Return a digest of the keys in the settings. It differs if the keys change, but does not
+    reveal them.
+    """
     keys = b"".join(settings.radio_key) + b"|" + b"".join(settings.radio_key_next)
     return hashlib.sha256(b"fieldagent radio-key" + keys).hexdigest()

@@ -40,9 +40,10 @@ from fieldagent.wire.envelope import (
 log = logging.getLogger(__name__)
 
 CATCH_UP_S = 35.0
-"""Seconds in which hooks receive only an SOS, after this kit hears a station when no station was in
-range. Stations that have an SOS send the SOS first, as soon as they hear this kit's hello. The
-hello leaves at most 20 s after a start."""
+"""Seconds for which hooks receive only SOS items, after this kit hears a station and no station was
+in range before. Stations that have an SOS send it first, as soon as they receive this kit's hello.
+The hello leaves at most 20 s after the start.
+"""
 
 
 class RadioReception:
@@ -82,8 +83,8 @@ class RadioReception:
         rssi: int | None = None,
         snr: int | None = None,
     ) -> AirTurn:
-        """Take in one packet, as `AirReception` defines. The peer is not notified of
-        `unreadable_message`, because on the air a packet is repeated until it is acknowledged.
+        """Process one packet, as `AirReception` defines. `unreadable_message` is not sent to the
+        peer, because on the air a packet is repeated until it is acknowledged.
         """
         envelope = None if damage else self._packets.read(body)
         if envelope is None:
@@ -97,7 +98,7 @@ class RadioReception:
     async def _store_sender_entries(
         self, envelope: Envelope, rssi: int | None, snr: int | None
     ) -> dict[int, Ack]:
-        """Take in the entries of one sender, and return their acknowledgements by item number."""
+        """Store the entries of one sender, and return their acknowledgements by item number."""
         now = self._endings.clock()
         if not self._neighbours.list_in_range():
             self._packets.catching_up_until = now + CATCH_UP_S
@@ -129,8 +130,8 @@ class RadioReception:
         self._process_receipts(packet, now)
         if returned:
             log.info("station %d is in range", packet.sender)
-            # Answer a hello at once with our name, unless an acknowledgement is sent, which also
-            # shows that we are in range.
+            # Answer a hello at once with our name, unless an acknowledgement is sent. An
+            # acknowledgement also shows that we are in range.
             self._piggyback.introduce(is_immediate=presents and not packet.acks)
         if returned or presents:
             self._rounds.schedule_sos_for_station(packet.sender, trio.current_time())
@@ -168,8 +169,8 @@ class RadioReception:
             self._rounds.note_route(trio.current_time())
 
     def _check_duplicate_numbers(self, envelope: Envelope, packet: Packet) -> None:
-        """Check for two kits with one number. Only new items and names in packets directly from the
-        station are evidence.
+        """Check for two kits with one number. Only new items and names in packets that arrive
+        directly from the station are used.
         """
         station = packet.station
         if packet.sender != station:
@@ -237,7 +238,7 @@ class RadioReception:
         self._troubles.note(Trouble.NAMESAKE)
 
     async def _follow_up(self, packet: Packet) -> None:
-        """Queue the relayed items and acknowledgements of a packet that is on disk."""
+        """Queue the relayed items of a packet that is on disk, and its acknowledgements."""
         for accepted in packet.relayed_items:
             self._intake.queue_relayed(accepted)
         self._add_stored_items(packet)
@@ -275,8 +276,8 @@ class RadioReception:
 
 def _compute_more_fragments(envelope: Envelope, acks: Mapping[int, Ack]) -> int:
     """Return the number of fragments that the sender may send directly after this packet. The
-    number is the sender's announcement or, without an announcement, the number of later fragments
-    that this kit is missing.
+    sender usually announces this number. Otherwise it is the number of later fragments that this
+    kit is missing.
     """
     for entry in envelope.entries:
         says = entry.content

@@ -1,8 +1,9 @@
-"""Relays items to the hub for a neighbour without a link, over the same channels as this kit's own
-items.
+"""Relays the items of neighbours without a link to the hub, over the same channels as this kit's
+own items.
 
-A relayed item is a Package in our queue with another original sender. It is sent only to the hub
-and never on the air, so loops are impossible. The hub recognises duplicates by the item's number.
+A relayed item is a Package in our queue whose original sender is another station. It is sent only
+to the hub and never on the air, so loops are impossible. The hub recognises duplicates by the
+item's number.
 """
 
 from __future__ import annotations
@@ -42,8 +43,9 @@ WAITING_ITEMS_MAX = 200
 BOOKED_PACKAGES_MAX = 1_000
 """Maximum number of Packages whose credits may be returned to the budget."""
 RELAY_COST_NAME = "others"
-"""Name in the journal's table of costs, in the place of a channel, for credits that were spent for
-neighbours."""
+"""Name that stands for the channel in the journal's table of costs, for credits that were spent for
+neighbours.
+"""
 
 
 class _UnpaidItem(NamedTuple):
@@ -54,12 +56,12 @@ class _UnpaidItem(NamedTuple):
 
 
 class Relay:
-    """Enters neighbours' items for the hub. `channels` are the channels to the hub that the user
-    allows for others.
+    """Enters neighbours' items for the hub in the journal. `channels` contains the channels to the
+    hub that the user allows for neighbours.
 
-    `credits_per_day` limits the cost of neighbours. If these credits are spent, an SOS is paid from
-    the shared budget for every SOS of others (`others_sos`). An item waits for `time_to_live`
-    seconds. `clock` is the journal's.
+    Neighbours' items cost at most `credits_per_day`. If these credits are spent, an SOS is paid
+    from the shared budget for every SOS of others (`others_sos`). An item waits for up to
+    `time_to_live` seconds. `clock` is the journal's clock.
     """
 
     def __init__(
@@ -78,13 +80,13 @@ class Relay:
         """Items that cost more than today's remaining credits for others, by station and number."""
         self._over_budget = EventRate(clock.now)
         self._promised: OrderedDict[int, tuple[int, BudgetDay]] = OrderedDict()
-        """Credits for others that were booked for a Package, and the day, by the Package's
-        sequence. After a restart these credits stay booked, because the entries are kept only in
-        memory."""
+        """Credits that were booked for a Package of others, and the day, by the Package's sequence.
+        The entries are kept only in memory, so after a restart the credits stay booked.
+        """
 
     def can_pay(self, journal: Journal, now: float) -> bool:
-        """Return True if a waiting item can be paid for now. The method only reads the journal,
-        because it is called at each check on a day without credits.
+        """Return True if a waiting item can be paid for now. This method only reads, because it is
+        called often on a day without remaining credits.
         """
         if not self.waiting:
             return False
@@ -97,7 +99,7 @@ class Relay:
         )
 
     def retry(self, db: sqlite3.Connection, now: float) -> list[StoredPackage]:
-        """Enter the waiting items that can be paid for now."""
+        """Enter in the journal the waiting items that can be paid for now."""
         results = [
             self.store(db, station, each.entry, now)
             for (station, _), each in sorted(
@@ -112,7 +114,7 @@ class Relay:
             return
         self.waiting[station, entry.sequence] = _UnpaidItem(entry, _compute_cost(entry))
         while len(self.waiting) > WAITING_ITEMS_MAX:
-            # Drop the oldest item that is not an SOS; drop an SOS only if there is no other item.
+            # Drop the oldest item that is not an SOS. Drop an SOS only if there is no other item.
             del self.waiting[min(self.waiting, key=lambda key: _is_urgent(self.waiting[key].entry))]
         if self._over_budget.note():
             log.warning("%s", self.find_notice())
@@ -137,7 +139,7 @@ class Relay:
         item = entry.content
         assert isinstance(item, Item)
         if isinstance(item, Parcel) and (item.station or Channel.CELLULAR not in self._channels):
-            # A confirmation is not worth a credit.
+            # Do not relay a confirmation if it costs a credit.
             return None
         # Use the entry's fingerprint, because a neighbour that lost its journal reuses its numbers.
         identity = compute_fingerprint(entry)
@@ -175,8 +177,8 @@ class Relay:
         )
 
     def _refund(self, db: sqlite3.Connection) -> None:
-        """Return the booked credits of Packages that ended without a satellite transmission,
-        because the IP link delivered the Packages sooner.
+        """Return to the budget the credits of Packages that ended without a satellite transmission,
+        because the IP link delivered them sooner.
         """
         for sequence, (count, day) in [*self._promised.items()]:
             rows = db.execute(
@@ -203,7 +205,9 @@ class Relay:
     def _budget(
         self, db: sqlite3.Connection, entry: Entry, cost: int, now: float
     ) -> Operation[None] | None:
-        """Return the operation that pays the cost today, or None if the budgets do not allow it."""
+        """Return the operation that books `cost` for today, or None if the budgets do not allow
+        it.
+        """
         if cost <= self._compute_remaining(db, now):
             return spending.spend(RELAY_COST_NAME, self._get_day(db, now), Spent(0, cost))
         if _is_urgent(entry) and cost <= others_sos.compute_remaining_in(db, now, self._clock):
@@ -238,9 +242,9 @@ def enter(
     expires: float | None,
     date: float,
 ) -> StoredPackage:
-    """Enter a Package that no local program posted, for the channels that it names. An SOS does not
-    join an incident of this kit, because the kit that raised the SOS repeats it. `now` and
-    `expires` are elapsed time, `date` is Unix time.
+    """Enter in the journal a Package that no local program has posted, for the channels in
+    `package`. An SOS does not join an incident of this kit, because the kit that raised it repeats
+    it. `now` and `expires` are elapsed time, `date` is Unix time.
     """
     assert package.channels is not None
     new = outbound.NewPackage(

@@ -1,4 +1,4 @@
-"""Sends messages of the hub by radio to a kit that the hub can reach only through this kit.
+"""Sends the hub's messages by radio to kits that the hub can reach only through this kit.
 
 Incident updates for a neighbour's SOS return over the same route as the SOS, through this kit.
 Other messages for a neighbour arrive in a parcel, if the settings allow parcels. Updates and
@@ -27,16 +27,17 @@ from fieldagent.wire.errors import RemoteProtocolError
 log = logging.getLogger(__name__)
 
 RETENTION_S = 86_400.0
-"""Seconds for which delivery is attempted. A kit that is out of range for longer requests its
-messages over another route."""
+"""Seconds for which the delivery of a message is tried. A kit that is out of range for longer
+requests its messages over another route.
+"""
 PRIORITY = SOS_PRIORITY - 1
 """Priority of incident updates, and of parcels that contain an SOS: below an SOS and above all
 other items."""
 
 
 class RelayDown:
-    """Puts the hub's messages for other kits into the radio queue. `brings_parcels` is the setting
-    that allows parcels.
+    """Puts the hub's messages for other kits into the radio queue. If `brings_parcels` is False,
+    parcels are left out.
     """
 
     def __init__(self, intake: Intake, clock: ElapsedTime, *, brings_parcels: bool) -> None:
@@ -48,7 +49,7 @@ class RelayDown:
         self, db: sqlite3.Connection, down: Sequence[ForwardedUpdate], now: float
     ) -> list[StoredPackage]:
         """Enter in the journal the parcels, and the updates for incidents that this kit relayed.
-        The caller passes the result to `queue` once it is on disk. `now` is elapsed time.
+        When they are on disk, the caller must pass the result to `queue`. `now` is elapsed time.
         """
         entered = (self._enter(db, each, now) for each in down)
         return [each for each in entered if each is not None]

@@ -1,6 +1,4 @@
-"""Runs the rounds on the air: passes the repeats that are due to the packing of the next
-packets.
-"""
+"""Runs the rounds on the air: adds the repeats that are due to the next packets."""
 
 from __future__ import annotations
 
@@ -46,17 +44,20 @@ from fieldagent.wire.errors import RemoteProtocolError
 log = logging.getLogger(__name__)
 
 CHECK_INTERVAL_S = 10.0
-"""Seconds between two checks if the hub can be reached and if waiting items can be paid for."""
+"""Seconds between two checks whether the hub can be reached and whether waiting items can be paid
+for.
+"""
 PRESENT_FIRST, PRESENT_EVERY, HELLOS = 20.0, 3600.0, 3
 """Longest time in seconds until a station's first hello, longest time between later hellos, and the
-number of early hellos. Each wait is random, at least half of that time. Without hellos, other
-stations would not notice a station that only listens, and would not send the items that the station
-missed. A station that reaches the hub over neighbours sends a few early hellos, because after one
-lost hello the hub's items would not arrive."""
+number of early hellos. Each wait is random, and at least half of the longest time. Without hellos,
+other stations would not notice a station that only listens, and would not send it the items that it
+missed. A station that reaches the hub over neighbours sends several early hellos, because the hub's
+items would not arrive if its only hello was lost.
+"""
 
 
 def _draw_time(seconds: float) -> float:
-    """Return a random time, by trio's clock, that is between half of `seconds` and `seconds` from
+    """Return a random time on trio's clock. It is between half of `seconds` and `seconds` from
     now.
     """
     return trio.current_time() + seconds * (0.5 + 0.5 * Random().random())
@@ -178,7 +179,7 @@ class ItemRepeater:
             self._words.add_stored_item(self._station, entry)
 
     def _drop_ended_sos(self) -> None:
-        """Drop an SOS that is known to be closed or canceled."""
+        """Drop each SOS that is known to be closed or cancelled."""
         for item in [each for each in self._rounds.items.values() if each.entry.sos]:
             whose = incident.OWN_STATION if item.station == self._station else item.station
             if incident.is_over(self._journal, whose, item.entry.sequence - item.entry.items_back):
@@ -202,8 +203,8 @@ class ItemRepeater:
         self._packing.queue.wake()
 
     def _add_station_name(self, repeat: RepeatedPacket) -> RepeatedPacket:
-        """Add the station's name to an acknowledgement that is passed on, if it fits. A receiver
-        out of that station's range knows only its number.
+        """Add the station's name to an acknowledgement that is passed on, if it fits. Receivers out
+        of the station's range know only its number.
         """
         if repeat.origin == self._station or not isinstance(repeat.entries[0].content, Ack):
             return repeat
@@ -237,13 +238,11 @@ class ItemRepeater:
             self._intake.queue_relayed(accepted)
 
     def _is_carried(self) -> bool:
-        """Return True if our route to the hub leads over a neighbour."""
+        """Return True if we reach the hub over a neighbour."""
         return self._words.is_relay_needed() and self._words.hub_routes.find_next_hop() is not None
 
     async def _report_to_hub(self) -> None:
-        """Send receipts for the hub's items over a neighbour, if our route to the hub leads over a
-        neighbour.
-        """
+        """If we reach the hub over a neighbour, send it receipts for its items in a parcel."""
         if not (self._is_carried() and self._parcels.can_report_missing()):
             return
         if not inbound.is_hub_stage_owed(self._journal):

@@ -47,41 +47,47 @@ BYTES_MAX = 1_000_000
 `ITEM_BYTES`."""
 ITEM_BYTES = 1000
 LISTED_STATIONS_MAX = 8
-"""Maximum number of stations that a packet lists as missing an item, about 9 bytes each. If more
-stations are missing the item, the packet lists none and all stations answer."""
+"""Maximum number of stations that a packet lists as missing an item. Each takes about 9 bytes. If
+more stations are missing the item, the packet lists none and all stations answer.
+"""
 AGAIN_MAX, HUB_AGAIN_MAX, PROD_MAX = 600.0, 3600.0, 240.0
 GATHER_WAIT_PER_STATION_S, GATHER_WAIT_MIN_S = 0.5, 2.0
-"""Longest wait in seconds before we repeat a missing item, because other stations may repeat the
-item too: the time for each station in range, and the minimum."""
+"""Longest wait in seconds before we repeat a missing item: the time for each station in range, and
+the minimum. Other stations may repeat the item in this time.
+"""
 REDRAW_INTERVAL_S = 30.0
-"""Seconds for which a station in a dense network keeps its random decision to repeat items or not.
-If an item is still requested after that time, every station repeats it."""
+"""Seconds for which a station in a dense network keeps its random decision whether to repeat items.
+If an item is still requested after this time, every station repeats it.
+"""
 UNCONFIRMABLE_S = 2.0
-"""Seconds after an item's transmission in which no station can have confirmed the item yet."""
+"""Seconds after the transmission of an item before any station can have confirmed it."""
 PROBES_MAX = 3
 STOP_NOTICES_MAX = 6
 """Number of times that the sender of an SOS is notified that the SOS is not passed on any further.
 The notice is repeated because it is not confirmed."""
 STOP_NOTICE_DELAY_S = 10.0
-"""Seconds in which another station may deliver an item that we may not pass on. After this time we
-notify the item's sender."""
+"""Seconds for which we wait whether another station delivers an item that we are not allowed to
+pass on. After this time, we notify the item's sender.
+"""
 TELLS_MAX, TELL_AGAIN = 3, 30.0
 """Number of notices to a sender that the hub has its item, and the seconds from the first notice to
 the second. The third notice follows after four times as long. The notices are repeated because they
 are not confirmed."""
 SOS_BLIND, SOS_ALONE = 3, 8
-"""Number of repeats of an SOS although no station is known to be missing the SOS, because such a
-station's hello may have been lost. The second number applies until a station has acknowledged the
-SOS. For our own SOS the second number always applies if the group has no key, because anyone can
-forge an acknowledgement."""
+"""Number of repeats of an SOS if no station is known to be missing it. These repeats are necessary
+because the hello of such a station may have been lost. The second number applies until a station
+has acknowledged the SOS. If the group has no key, it always applies to our own SOS, because anyone
+can forge an acknowledgement.
+"""
 REPEATERS_ENOUGH = 2
-"""Number of other stations that we must have heard repeating an SOS to skip our repeat."""
+"""If we have heard this many other stations repeat an SOS, we skip our repeat."""
 PARTS_MAX, PARTS_BYTES = 8, 1600
 """Size of the largest repeated item that is not an SOS: a number of fragments or, if packets are
 small, the number of fragments that these bytes fill."""
 PACKET_SPACING_S = 5.0
-"""Seconds between two packets of repeated items that are not an SOS. Without this pause a returning
-station, which is missing many items, would block the channel."""
+"""Seconds between two packets of repeated items that are not an SOS. Without this pause, a
+returning station that is missing many items would block the channel.
+"""
 OTHERS_REPEAT_LIFETIME_S = 3600.0
 """Seconds after its arrival for which another station's item is repeated."""
 OWN_REPEAT_LIFETIME_S = 86_400.0
@@ -114,7 +120,7 @@ class RepeatableItem:
     confirmed_by: set[int] = field(default_factory=set)
     """Stations that confirmed the item."""
     answer_count: int = 0
-    """Number of stations whose acknowledgement was the first sign that they have the item."""
+    """Number of stations that we knew to have the item only from their acknowledgements."""
     echoes: set[int] = field(default_factory=set)
     """Stations that repeated the item since our own last repeat."""
     brought_by: int = 0
@@ -137,8 +143,9 @@ class RepeatableItem:
     """Number of notices that the hub has the item, since the item's sender last requested the
     relay."""
     stopped: dict[int, set[int]] = field(default_factory=dict)
-    """Stations that are missing the item, by the station that has the item and may not pass it
-    on."""
+    """Stations that are missing the item, by the station that has the item but is not allowed to
+    pass it on.
+    """
     stop_due: float = inf
     """Time of the next notice to the item's sender about `stopped`."""
     stop_notice_count: int = 0
@@ -148,14 +155,16 @@ class RepeatableItem:
 
 @dataclass(slots=True)
 class RepeatDecision:
-    """This kit's random decision to repeat requested items or to leave them to other stations."""
+    """This kit's random decision whether to repeat requested items or to leave them to other
+    stations.
+    """
 
     _drawn: bool = True
     _until: float = -inf
 
     def decide(self, crowd: int, now: float, share: float) -> bool:
         """Return True if this kit repeats. If at most `CROWD_STATIONS` stations are in range, all
-        repeat. With more stations only a few repeat, depending on `share`, a random number from 0
+        repeat. If there are more, only a few repeat, depending on `share`, a random number from 0
         to 1.
         """
         if crowd <= CROWD_STATIONS:
@@ -168,10 +177,10 @@ class RepeatDecision:
 class Rounds:
     """Items that this station may repeat, and the times of the repeats.
 
-    `piggyback` contains our entries that ride with Packages. `packet_bytes` is the size of the
+    `piggyback` contains our entries that are sent with Packages. `packet_bytes` is the size of the
     largest packet. `hops` is the maximum number of transmissions to reach any station. `random`
     returns a number from 0 to 1. `proves` returns True if the group has a key, so that
-    acknowledgements are authenticated. All times are of one clock, which can be any.
+    acknowledgements are authenticated. All times must be of the same clock.
     """
 
     def __init__(
@@ -226,7 +235,8 @@ class Rounds:
             # station reports the item missing again.
             item.due_at = inf
             self._words.stop_repeating(item.station, item.entry.sequence)
-            # This transmission may have reached stations to which we may not pass the item on.
+            # This transmission may have reached stations to which we are not allowed to pass the
+            # item on.
             item.stopped.pop(self.station, None)
             if new_item.hops > 1:
                 self._wait_to_gather(now)
@@ -250,14 +260,14 @@ class Rounds:
 
     def _wait_to_gather(self, now: float) -> None:
         """Delay our next packet in a dense network, because another station has just repeated
-        items. Until then more missing items can be gathered for the packet.
+        items. In this time, more missing items can be gathered for the packet.
         """
         if self._ordinary_at <= now and len(self.neighbours.list_in_range()) > CROWD_STATIONS:
             self._ordinary_at = now + PACKET_SPACING_S * (1 + self._random())
 
     def record_missing(self, station: int, sequence: int, reporter: int, now: float) -> None:
-        """Record that the station `reporter` is missing the item `sequence` of `station`. Ignore an
-        SOS, because summaries do not list any SOS.
+        """Record that the station `reporter` is missing the item `sequence` of `station`. An SOS is
+        ignored, because summaries never list an SOS.
         """
         digest = self._words.summaries.digest(station, sequence)
         item = None if digest is None else self.items.get((station, sequence, digest))
@@ -285,7 +295,7 @@ class Rounds:
             self._bytes -= ITEM_BYTES + _count_bytes(item)
 
     def supersede(self, collapse: int, *, sos: bool) -> None:
-        """Drop our items with this collapseKey, because a newer item replaces them."""
+        """Drop our items with the collapseKey `collapse`, because a newer item replaces them."""
         for item in self.list_ours():
             if item.collapse == collapse and item.entry.sos == sos:
                 self.drop(item)
@@ -315,8 +325,8 @@ class Rounds:
         missing_stations: Iterable[int],
         now: float,
     ) -> None:
-        """Record that the `missing_stations` are missing the item and `stopping_station` may not
-        pass it on. Schedule a notice to the item's sender if some of them are new.
+        """Record that the `missing_stations` are missing the item, and that `stopping_station` is
+        not allowed to pass it on. Schedule a notice to the item's sender if some of them are new.
         """
         known = item.stopped.setdefault(stopping_station, set())
         if item.station != self.station and not known.issuperset(missing_stations):
@@ -327,24 +337,22 @@ class Rounds:
         known.update(missing_stations)
 
     def is_asked(self, station: int, number: int, digest: bytes) -> bool:
-        """Return True if the item is an SOS, if its sender requested receipts, or if this kit no
-        longer keeps the item for repeats.
+        """Return True if the sender of an item has requested receipts. Also return True if the item
+        is an SOS, or is no longer kept for repeats.
         """
         item = self.items.get((station, number, digest))
         return item is None or item.entry.wants_receipt or item.entry.sos
 
     def note_route(self, now: float) -> None:
-        """Schedule the items that waited for a route to the hub, because such a route is known
-        now.
-        """
+        """Schedule the items that waited for a route to the hub, because a route is now known."""
         for item in self.items.values():
             if item.is_for_hub and not item.brought_by:
                 item.hub_due = min(item.hub_due, now + 1 + 9 * self._random())
 
     def schedule_sos_for_station(self, station: int, now: float) -> None:
         """Schedule each SOS for a station that is now in range and may have been away. This
-        includes an SOS that the station confirmed earlier, because its journal may be lost. Once
-        the station has heard our summary, it requests other missing items itself.
+        includes each SOS that the station confirmed earlier, because it may have lost its journal.
+        When the station has received our summary, it requests other missing items itself.
         """
         others = len(self.neighbours.list_in_range()) - 1
         for item in self.items.values():
@@ -354,11 +362,13 @@ class Rounds:
                 item.confirmed_by.discard(station)
             if station in self.list_missing(item):
                 # Other stations may repeat the SOS too, so wait for a random time. If the returned
-                # station acknowledges the SOS meanwhile, this kit does not repeat it.
+                # station acknowledges the SOS in this time, this kit does not repeat it.
                 item.due_at = min(item.due_at, now + others * self._random())
 
     def compute_next_due(self) -> float:
-        """Return the time of the next repeat or notice, by trio's clock; `inf` for never."""
+        """Return the time of the next repeat or notice on trio's clock, or infinity if there is
+        none.
+        """
         moments = (
             min(each.due_at, each.hub_due, each.notice_due_at, each.stop_due)
             for each in self.items.values()
@@ -371,8 +381,8 @@ class Rounds:
         return [number for number in self.neighbours.list_in_range() if number not in knows]
 
     def pop_due_repeats(self, now: float) -> list[RepeatedPacket]:
-        """Return the repeats that are due now. Items that are not an SOS are chosen newest first,
-        as many as fit into one packet.
+        """Return the repeats that are due now. Of the items that are not an SOS, return the newest
+        that fit into one packet.
         """
         for item in [each for each in self.items.values() if each.until < now]:
             self.drop(item)
@@ -423,8 +433,8 @@ class Rounds:
         return again
 
     def _is_sos_due(self, item: RepeatableItem, now: float) -> tuple[bool, list[int]]:
-        """Return True if the SOS is repeated now, and the stations that are known to be missing the
-        SOS. Set the time of the next check.
+        """Set the time of the next check of an SOS. Return True if the SOS is repeated now, and the
+        stations that are known to be missing it.
         """
         item.due_at = inf
         lacking = self.list_missing(item)
@@ -446,13 +456,13 @@ class Rounds:
         return not enough, lacking
 
     def _can_transmit(self, item: RepeatableItem) -> bool:
-        """Return True if this kit may transmit the item: it is our own, or came over fewer
-        transmissions than the maximum.
+        """Return True if this kit is allowed to transmit the item: it is our own item, or it
+        arrived over fewer transmissions than the maximum.
         """
         return item.station == self.station or item.hops < self._hops
 
     def _is_repeated_blindly(self, item: RepeatableItem) -> bool:
-        """Return True if the SOS is repeated although no station is known to be missing the SOS."""
+        """Return True if the SOS is repeated although no station is known to be missing it."""
         answered = item.answer_count > 0 and (item.station != self.station or self._proves())
         return item.entry.sos and item.attempts < (SOS_BLIND if answered else SOS_ALONE)
 
@@ -471,8 +481,8 @@ class Rounds:
         return True
 
     def _spread(self, pause: float) -> float:
-        """Return a random time within 25 percent of `pause`, so that stations that wait for the
-        same event do not start at the same moment.
+        """Return a random time that differs from `pause` by at most 25 percent, so that stations do
+        not start at the same time.
         """
         return pause * (0.75 + 0.5 * self._random())
 
@@ -493,8 +503,8 @@ class Rounds:
             beside.append(Entry(0, Source(self.station, item.hops)))
         named: list[Entry] = []
         if sos and len(missing_stations) <= LISTED_STATIONS_MAX:
-            # If no station is missing it, list ourselves: then only stations that reach the hub
-            # answer.
+            # If no station is missing the item, list ourselves, so that only stations that reach
+            # the hub answer.
             named = [Entry(number, Source(each, 0)) for each in missing_stations or [self.station]]
         origin, hops = item.station, item.hops
         if not sos and not asks_station and item.parts[0] == item.entry:
@@ -510,8 +520,8 @@ class Rounds:
         return [RepeatedPacket(item.brought_by, [Entry(item.entry.sequence, ack), mark])]
 
     def _make_stop_notices(self, item: RepeatableItem) -> list[RepeatedPacket]:
-        """Return the notices that stations are missing the item: our own notice, and the notices of
-        other stations under the numbers of those stations.
+        """Return the notices that stations are missing the item: our own notice, and the notices
+        that we pass on with the numbers of their stations.
         """
         repeats = []
         for at, beyond in item.stopped.items():

@@ -56,14 +56,15 @@ class StationSettings:
     packet_bytes: int = AIR_BYTES
     """Largest packet, in bytes."""
     hops: int = 3
-    """Maximum number of radio transmissions of an SOS or of an item for the hub, from its sender to
-    the last receiver."""
+    """Maximum number of radio transmissions from the sender of an SOS, or of an item for the hub,
+    to the last receiver.
+    """
     key_step: KeyStep = KeyStep.NONE
     """Step of this kit in the change of the group's key."""
     sealed: bool = False
     """True if packets are encrypted, so that only stations with the key can read them."""
     brings_down: bool = False
-    """True if the hub's messages for neighbours are sent to them by radio."""
+    """True if this kit sends the hub's messages to neighbours by radio."""
     secrets: Sequence[bytes] = ()
     """Secrets that only this kit and the hub share. The kit opens parcels with these secrets."""
     dropped: Sequence[bytes] = ()
@@ -86,14 +87,14 @@ class Station:
     parcels: Parcels
 
     def use_group_keys(self, group: GroupKeys, step: KeyStep) -> None:
-        """Use these keys of the group from now on."""
+        """Use the keys of `group` from now on."""
         self.outbox.packing.tag_with(group.keys[0])
         self.packets.group = group
         self.key_change.set_step(step)
 
     def make_identification(self, callsign: str) -> bytes:
-        """Return the packet that contains the callsign. The entry uses number 0, which no station
-        has, so receivers never take the callsign for a station's name.
+        """Return the packet that contains the callsign. The entry uses the station number 0, which
+        no station has, so that receivers do not mistake the callsign for a station's name.
         """
         me = Identity("", callsign, "")
         return self.outbox.packing.encode_alone(Entry(0, Introduction(me)))
@@ -106,7 +107,7 @@ class Station:
         return beyond | dict.fromkeys(self.neighbours.list_in_range(), 1)
 
     def list_notices(self, date: Callable[[float], float]) -> list[str]:
-        """Return the notices for people; `date` converts elapsed time to Unix time."""
+        """Return the notices for people. `date` converts elapsed time to Unix time."""
         waits = self.relay.find_notice() if self.relay is not None else ""
         changes = self.key_change.find_notice()
         return [*self.troubles.list_notices(date), *(each for each in (changes, waits) if each)]
@@ -120,8 +121,8 @@ def make_piggyback(
     is_battery_low: Callable[[], bool],
     clock: Callable[[], float],
 ) -> RadioPiggyback:
-    """Build the part of the station that adds entries to packets with Packages. `is_battery_low`
-    returns True if the battery is nearly empty.
+    """Build the part of the station that adds entries to packets. `is_battery_low` returns True if
+    the battery is nearly empty.
     """
     me = Identity(str(settings.number), settings.name or f"station {settings.number}", "Device")
     spare = settings.packet_bytes - _compute_introduction_bytes(settings, me)
@@ -151,8 +152,8 @@ def make_piggyback(
 
 
 def _compute_text_bytes(settings: StationSettings) -> int:
-    """Return the maximum bytes of the name in a read receipt. With this maximum the receipt fits
-    into one packet, also when other stations pass it on and their numbers are as long as ours.
+    """Return the maximum bytes of the name in a read receipt. With this limit, the receipt fits
+    into one packet, even when other stations with numbers as long as ours pass it on.
     """
     number, time = settings.number, EPOCH + 2**27
     said = Entry(2**31, Receipt(number, bytes(DIGEST_BYTES), Stage.READ, 24 * "x"), time)

@@ -1,5 +1,5 @@
-"""Problems on the air, for people. The status shows them for an hour, and the log once a minute
-with their count.
+"""Counts problems on the air, and reports them to people. The status shows a problem for an hour.
+The log shows it once a minute, with the count.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ TROUBLE_SHOWN_S = 3600.0
 
 
 class Trouble(Enum):
-    """A problem on the air. The value contains the name of the status member that counts it, and
+    """A problem on the air. The value contains the name of the status member with the count, and
     the remedy.
     """
 

@@ -29,7 +29,7 @@ NAMES = (
 )
 
 EARLY_TEXTS = ("Loading. The button works when it is red.", "connecting to the agent …")
-"""Texts that people read while the scripts load."""
+"""Texts that the page shows while its scripts load."""
 
 
 def make_routes() -> list[Route]:

@@ -1,11 +1,12 @@
-"""Captive portal of the kit's own network, which shows joining phones the address of the kit's
-page.
+"""Captive portal of the kit's own network. It shows the address of the kit's page to phones that
+join.
 
-A phone's system checks over plain HTTP if a network that it joins leads to the internet. Any answer
-except the expected one opens a sign-in window. In this window the portal shows the address of the
-page and the certificate's fingerprint. The page itself cannot open in the window, because the
-window refuses a self-signed certificate. If a person decides to stay in the network, the phone gets
-the expected answer from then on, and does not leave the network by itself.
+A phone's system checks over plain HTTP whether a network that it joins leads to the internet. If
+the response is not the expected one, the phone opens a sign-in window. In this window the portal
+shows the address of the page and the certificate's fingerprint. The page itself cannot open in the
+window, because the window refuses a self-signed certificate. If a person decides to stay in the
+network, the phone gets the expected response from then on, so that it does not leave the network by
+itself.
 
 The API of a captive portal (RFC 8908, announced by DHCP option 114, RFC 8910) needs a certificate
 that phones trust. A kit without a domain name cannot have one.
@@ -27,10 +28,11 @@ from fieldagent.system.data_files import read_data
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
 PHONE_ANSWER_S = 12 * 3600.0
-"""Seconds for which a phone's internet checks get the expected answer, after its user has chosen to
-stay in the network."""
+"""Seconds for which a phone's internet checks get the expected response, after its user has chosen
+to stay in the network.
+"""
 PHONES_MAX = 1_000
-"""Maximum number of phones that get the expected answer at the same time."""
+"""Maximum number of phones that get the expected response at the same time."""
 PAGE, KEEP_PATH, STYLE = "/portal", "/portal/keep", "/portal/portal.css"
 NO_STORE_HEADERS = (("Cache-Control", "no-store"),)
 POLICY = (
@@ -40,7 +42,7 @@ POLICY = (
 
 
 class ProbeAnswer(NamedTuple):
-    """Answer to an internet check that a phone's system takes as proof of internet access."""
+    """Response to an internet check that a phone's system accepts as proof of internet access."""
 
     status: int
     body: bytes = b""
@@ -75,8 +77,8 @@ PROBES = {
 
 
 class Portal:
-    """Captive portal. `page_at` takes the address of a caller, and returns the page's address in
-    the caller's network. `clock` is a monotonic clock in seconds.
+    """Captive portal. `page_at` is called with a caller's address, and returns the page's address
+    in the caller's network. `clock` is a monotonic clock in seconds.
     """
 
     def __init__(
@@ -86,11 +88,11 @@ class Portal:
         self._fingerprint = fingerprint
         self._clock = clock
         self._stays: dict[str, float] = {}
-        """End of the time in which a phone gets the expected answer, by the phone's address."""
+        """Time until which a phone gets the expected response, by the phone's address."""
 
     async def judge(self, head: Request) -> Admission:
-        """Admit GET and HEAD for any path, and the form with which a user stays. Raises Problem 404
-        for other requests.
+        """Admit GET and HEAD for any path, and the form that a user sends to stay in the network.
+        Raises Problem 404 for other requests.
         """
         if head.method in ("GET", "HEAD"):
             return Admission(self._answer)

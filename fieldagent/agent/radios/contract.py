@@ -1,7 +1,7 @@
-"""Description of a radio, so that the rest of the agent does not depend on its kind.
+"""The contract of a radio, so that the rest of the agent does not depend on the kind of radio.
 
-A radio is a module or folder with a `Radio`, named in `registry.RADIOS`. Each radio passes the same
-tests, `tests/agent/radios/test_contract.py`. The full guide is docs/how-to/add-a-radio.md.
+A radio is a module or folder with a `Radio`, which `registry.RADIOS` lists. All radios pass the
+same tests, `tests/agent/radios/test_contract.py`. The full guide is docs/how-to/add-a-radio.md.
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ class RadioPlace(NamedTuple):
     packet_bytes: int = AIR_BYTES
     """Largest packet that will be transmitted, in bytes."""
     own_settings: Mapping[str, Any] = {}
-    """Settings of this kind of radio by name, each as its `Key` reads it."""
+    """Settings of this kind of radio, by name. The values are in the form that their `Key`
+    returns.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +45,9 @@ class Radio:
     description: str
     """Text for people that names the supported radios and the page about them."""
     open: Callable[[RadioPlace, ChannelLink], AbstractAsyncContextManager[RadioModem]]
-    """Opens the radio, and closes it at the end of the context. Raises RadioLost and PortLost, in
-    groups."""
+    """Opens the radio in a context manager, which closes it at the end. Raises RadioLost and
+    PortLost, in groups.
+    """
     check: Callable[[RadioPlace], Finding] | None = None
     """Checks the radio for `fieldagent check`, without opening it; None if the radio is on a serial
     port."""
@@ -61,4 +64,4 @@ class Radio:
     facts: Mapping[str, str] = field(default_factory=dict)
     """Meanings of the radio's additional members in `GET /api/status`, by name."""
     recognition: Callable[[], Recognition] | None = None
-    """Loads the recognition of this kind at a port; None if this kind cannot be recognised."""
+    """Returns the Recognition of this kind. None if this kind cannot be recognised at a port."""

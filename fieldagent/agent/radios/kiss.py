@@ -1,9 +1,9 @@
 """A KISS TNC on a serial line or TCP. Each packet is the information field of a UI frame.
 
-A successful write proves nothing, because a TNC that finds no free channel silently discards the
-frame. So the agent queries the TNC until no bytes wait in the TNC, and then waits for the time that
-the frame takes at the slowest usual rate. If the TNC does not know the query, the agent only waits
-for that time.
+A successful write does not prove a transmission, because a TNC that finds no free channel silently
+discards the frame. So the agent queries the TNC until no bytes wait in it, and then waits for the
+time that the frame takes at the slowest usual rate. If the TNC does not know the query, the agent
+only waits for this time.
 """
 
 from __future__ import annotations
@@ -48,11 +48,13 @@ SILENCE_MAX_S = 10.0
 """Seconds without an answer after which a TNC that answered before is considered lost."""
 QUERY_INTERVAL_S = 0.5
 FRAME_WAIT_MAX_S = 55.0
-"""Seconds after which a frame that still waits counts as dropped. Dire Wolf discards a frame that
-found no free channel for 60 seconds; after those 60 seconds, the frame would look transmitted."""
+"""Seconds after which a frame that still waits is reported as dropped. Dire Wolf discards a frame
+that found no free channel for 60 seconds. After that, the frame would seem to be transmitted.
+"""
 BITRATE = 1200.0
-"""Bits per second of the slowest usual radio; with a faster radio the wait is only slightly too
-long."""
+"""Bits per second of the slowest usual radio. For a faster radio, the wait is only slightly too
+long.
+"""
 TRANSMIT_LEAD_S = 0.5
 """Seconds before the first byte: the transmitter's delay, and its wait for a free channel."""
 
@@ -63,7 +65,7 @@ COMMAND_MODE_REASON = (
 
 
 class TncModem:
-    """Implements `channels.radio_modem.RadioModem`."""
+    """KISS TNC that implements `channels.radio_modem.RadioModem`."""
 
     def __init__(
         self,
@@ -112,8 +114,8 @@ class TncModem:
         return TransmitResult.DROPPED
 
     async def _ask(self) -> int | None:
-        """Query the TNC for the number of waiting bytes, and return it; None if the TNC does not
-        report it. Raises RadioLost.
+        """Query the TNC for the number of bytes that wait in it. Return the number, or None if the
+        TNC does not report it. Raises RadioLost.
         """
         text, self._waiting = self._told, None
         await self._send_frame(kiss.encode(kiss.QUERY, kiss.SET_HARDWARE))
@@ -166,14 +168,14 @@ class TncModem:
 
     def _store_waiting_bytes(self, waiting: int | None) -> None:
         if waiting is not None:
-            # Accept a late answer too: over a slow line the first answer may be late.
+            # Accept a late answer too, because the first answer may be late over a slow line.
             self._knows_the_question = True
             self._waiting = waiting
             self._told.set()
             self._told = trio.Event()
 
     def _process_frame(self, content: bytes) -> None:
-        """Take in a frame. Ignore frames to other addresses, and our own frames that a digipeater
+        """Process a frame. Ignore frames to other addresses, and our own frames that a digipeater
         returns.
         """
         try:
@@ -250,7 +252,9 @@ def _make_writer(stream: trio.SocketStream, place: str) -> Callable[[bytes], Awa
 
 
 def check_tnc(place: RadioPlace) -> Finding:
-    """Return a finding that shows if the serial port is usable, or if a TCP connection succeeds."""
+    """Check the TNC. For a serial port, check whether the port is usable; for a tcp:// address,
+    whether a TCP connection succeeds. Return the result as a Finding.
+    """
     if not place.port.startswith("tcp://"):
         from fieldagent.agent.channels.serial_check import check_serial_port
 

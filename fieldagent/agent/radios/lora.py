@@ -22,8 +22,9 @@ log = logging.getLogger(__name__)
 Word = TypeVar("Word")
 
 BUSY_AGAIN, BUSY_MAX = 0.2, 20.0
-"""Seconds until a packet is offered to a busy board again, and seconds after which the packet is
-dropped."""
+"""Seconds until a packet is written to a busy board again, and seconds after which the packet is
+dropped.
+"""
 REPORTS_MAX = 16
 """Maximum number of waiting reports. A board sends two or three for a query."""
 BANDWIDTHS = ("7.8", "10.4", "15.6", "20.8", "31.25", "41.7", "62.5", "125", "250", "500")
@@ -77,13 +78,15 @@ def make_keys(name: str) -> tuple[Key, ...]:
 
 
 def list_needs(name: str) -> tuple[str, ...]:
-    """Return the settings without a default, because only the team can choose them."""
+    """Return the names of the settings that have no default, because only the team can choose
+    them.
+    """
     return (f"{name}-frequency", f"{name}-share")
 
 
 def make_settings(name: str, own_settings: Mapping[str, Any]) -> LoraSettings:
-    """Return the radio's own settings as LoRa parameters, in Hz. The keys of `own_settings` start
-    with the radio's `name`.
+    """Return the LoRa parameters in the radio's own settings, in Hz. The keys of `own_settings`
+    begin with the radio's `name`.
     """
     return LoraSettings(
         own_settings[f"{name}-frequency"],
@@ -107,7 +110,7 @@ class BoardReports(Generic[Word]):
             log.debug("the radio sends more data than requested: %s", report)
 
     async def wait_for_next(self, deadline: float) -> Word | None:
-        """Return the next report; None at the time `deadline`, by trio's clock."""
+        """Return the next report, or None if there is none until `deadline` on trio's clock."""
         with trio.move_on_at(deadline):
             return await self._ear.receive()
         return None
@@ -116,8 +119,8 @@ class BoardReports(Generic[Word]):
 class BoardTurn:
     """Sends one packet at a time, within the board's air-time limit.
 
-    `outcome` waits until a given time for the board's report on the current packet. `outcome`
-    returns None if the board is busy, and UNKNOWN if there is no report. Raises RadioLost.
+    `outcome` waits until a given time for the board's report on the current packet. It returns None
+    if the board is busy, and UNKNOWN if there is no report. Raises RadioLost.
     """
 
     def __init__(
@@ -138,8 +141,8 @@ class BoardTurn:
         self._given_up = EventRate(trio.current_time)
 
     async def wait_for_report(self) -> None:
-        """Wait for the report on a packet whose sending task was canceled, so that this report is
-        not taken for the report on the next packet.
+        """Wait for the report on a packet whose sending task was cancelled, so that the report is
+        not mistaken for the report on the next packet.
         """
         if self.untold is not None:
             await self._outcome(self.untold)
@@ -148,8 +151,8 @@ class BoardTurn:
     async def send_packet(
         self, write: Callable[[], Awaitable[None]], seconds: float, patience: float, *, urgent: bool
     ) -> TransmitResult:
-        """Pass the board a packet that takes that many seconds on the air. Wait up to `patience`
-        seconds for the result.
+        """Pass a packet that takes `seconds` on the air to the board. Wait up to `patience` seconds
+        for the result.
         """
         if not self._air.can_send(seconds, urgent=urgent):
             return TransmitResult.SPENT
@@ -164,8 +167,8 @@ class BoardTurn:
         ends = trio.current_time() + BUSY_MAX
         while True:
             self.untold = trio.current_time() + patience
-            # Count the packet before it is written, because the packet may be on the air even if
-            # this call is canceled.
+            # Count the packet before it is written, because it may be on the air even if this call
+            # is cancelled.
             self._air.note(seconds)
             await write()
             result = await self._outcome(self.untold)
@@ -186,7 +189,7 @@ def _number(value: str) -> float:
 
 
 def read_frequency(value: str) -> int:
-    """Read a frequency in MHz, from 137 to 1020, and return it in Hz. Raises WrongProperty."""
+    """Parse a frequency in MHz, from 137 to 1020, and return it in Hz. Raises WrongProperty."""
     number = _number(value)
     if not 137 <= number <= 1020:
         raise WrongProperty(f"must be in MHz, from 137 to 1020, such as 869.525, not {value!r}")
@@ -200,7 +203,7 @@ def _read_bandwidth(value: str) -> int:
 
 
 def read_air_share(value: str) -> float:
-    """Read an air-time share in percent, from 0.1 to 100. Raises WrongProperty."""
+    """Parse an air-time share in percent, from 0.1 to 100. Raises WrongProperty."""
     number = _number(value)
     if not 0.1 <= number <= 100:
         raise WrongProperty(f"must be from 0.1 to 100 (per cent), not {value!r}")

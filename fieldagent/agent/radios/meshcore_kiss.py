@@ -2,9 +2,9 @@
 `wire.meshcore_kiss`. A packet is transmitted without addresses, so no air-time is used for a
 callsign.
 
-The board may lose its settings without a report when its power fails for a moment. So the settings
-are checked before each packet and regularly. The agent never transmits at a frequency that was not
-configured.
+If its power fails for a moment, the board may lose its settings without a report. So the settings
+are checked regularly and before each packet, so that the agent never transmits at a frequency that
+was not configured.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ for FM radios."""
 
 
 class MeshcoreModem:
-    """Implements `channels.radio_modem.RadioModem`."""
+    """MeshCore board that implements `channels.radio_modem.RadioModem`."""
 
     def __init__(self, port: SerialPort, place: RadioPlace, link: ChannelLink) -> None:
         self._port = port
@@ -197,8 +197,8 @@ class MeshcoreModem:
         return word
 
     async def listen(self) -> NoReturn:
-        """Read frames from the radio forever. A packet is passed on after at most
-        `SIGNAL_TIMEOUT_S` seconds of waiting for its signal report. Raises PortLost.
+        """Read frames from the radio forever. A packet waits at most `SIGNAL_TIMEOUT_S` seconds for
+        its signal report. Raises PortLost.
         """
         packet: bytes | None = None
         while True:
@@ -230,7 +230,7 @@ class MeshcoreModem:
 
 @asynccontextmanager
 async def open_meshcore(place: RadioPlace, link: ChannelLink) -> AsyncIterator[MeshcoreModem]:
-    """Open a MeshCore radio, set it up and keep checking it. Raises RadioLost and PortLost, in
+    """Open a MeshCore radio, set it up, and check it regularly. Raises RadioLost and PortLost, in
     groups.
     """
     async with open_serial(place.port, place.baud, link.recorder) as port:

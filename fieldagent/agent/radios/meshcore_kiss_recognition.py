@@ -21,7 +21,7 @@ LOW_BATTERY_MV, NONE_BELOW = 3_400, 2_000
 
 
 def _find_last(data: bytes, command: MeshcoreCommand) -> bytes | None:
-    """Return the content of the last answer to that command."""
+    """Return the content of the last answer to `command`, or None if there is none."""
     answer = None
     for kind, content in kiss.KissDeframer().receive_data(data):
         word = wire.read_word(content) if kind == kiss.SET_HARDWARE else None
@@ -35,15 +35,15 @@ def _is_answer(data: bytes) -> bool:
 
 
 async def _ask(line: DeviceLine, command: MeshcoreCommand) -> bytes:
-    """Send a command and return the answer; empty if there is none, because older firmware does not
-    know every command.
+    """Send a command and return the answer, or b'' if there is none. Older firmware does not know
+    every command.
     """
     return await answer_to(line, wire.ask(command), lambda said: _find_last(said, command)) or b""
 
 
 async def read_report(line: DeviceLine) -> DeviceReport:
-    """Query firmware, board, LoRa settings, power and battery. Values that older firmware does not
-    report are omitted. Raises PortLost.
+    """Query the firmware, board, LoRa settings, power and battery. Values that older firmware does
+    not report are left out. Raises PortLost.
     """
     version = ".".join(map(str, await _ask(line, MeshcoreCommand.VERSION)))
     board = (await _ask(line, MeshcoreCommand.NAME)).decode("utf-8", "replace")

@@ -51,7 +51,7 @@ NO_HOST = "tcp:// needs the radio's name or address behind it"
 
 
 class MeshtasticModem:
-    """Implements `channels.radio_modem.RadioModem`."""
+    """Meshtastic radio that implements `channels.radio_modem.RadioModem`."""
 
     def __init__(self, host: MeshtasticHost, place: RadioPlace, link: ChannelLink) -> None:
         self._host = host
@@ -95,7 +95,7 @@ class MeshtasticModem:
         return await self._ear.receive()
 
     async def listen(self) -> NoReturn:
-        """Take in packets of our port and channel forever; packets that arrived over MQTT are
+        """Receive packets of our port and channel, forever. Packets that arrived over MQTT are
         ignored.
         """
         while True:
@@ -121,8 +121,8 @@ def _make_result(outcome: PacketOutcome) -> TransmitResult:
 
 
 def _channel(host: MeshtasticHost, name: str) -> int:
-    """Return the index of the channel with that name. Raises RadioLost if it does not exist, is the
-    primary channel, or has no key of its own.
+    """Return the index of the channel `name`. Raises RadioLost if the channel does not exist, is
+    the primary channel, or has no key of its own.
     """
     named = {
         each.settings.name: each
@@ -154,7 +154,7 @@ def _channel(host: MeshtasticHost, name: str) -> int:
 
 
 def check_meshtastic(place: RadioPlace) -> Finding:
-    """Return a finding that shows whether the port exists, without opening it."""
+    """Check whether the port exists, without opening it. Return the result as a Finding."""
     if place.port.startswith(TCP):
         try:
             named = bool(urlsplit(place.port).hostname)

@@ -57,14 +57,15 @@ heartbeat."""
 ROUTING_TIMEOUT_S = 60.0
 """Longest time in seconds until a radio has ended its three attempts and reports the result."""
 LULL_S = 2.0
-"""Seconds of silence within a frame after which the rest of the frame counts as lost."""
+"""Seconds of silence within a frame after which the rest of the frame is considered lost."""
 HEARD_MAX = 256
 """Maximum number of waiting packets, not counting texts."""
 NODES_MAX = 5_000
 """Maximum number of nodes whose entries wait. A large mesh has some hundred nodes."""
 KEPT_FREE, FREE_QUEUE_PLACES = 4, 1
-"""Number of free places in the radio's queue that are left for packets that the radio repeats for
-others: the usual number, and the number for an SOS."""
+"""Number of free places that we leave in the radio's queue for packets that it repeats for others:
+the usual number, and the number if we send an SOS.
+"""
 QUEUE_FULL_MAX_S = 10.0
 """Longest wait in seconds until a full queue is queried again."""
 
@@ -80,7 +81,7 @@ class RoutingVerdict(NamedTuple):
     """Result of a packet that requests an acknowledgement."""
 
     error: int | None
-    """A RoutingError; None if no report came."""
+    """A RoutingError, or None if no report came."""
     by: int = 0
     """Node that sent the report."""
 
@@ -92,7 +93,7 @@ TEXT_BY_QUEUE_ERROR: dict[int, str] = {
     " transmitted",
     QueueError.LOCALLY: "it is for the radio itself",
 }
-"""Texts for people, by result. For other results the text of the RoutingError is used."""
+"""Texts for people, by result. For other results, the text of the RoutingError is used."""
 TEXT_BY_ROUTING_ERROR: dict[int | None, str] = {
     None: "the radio did not report it",
     RoutingError.NONE: "a radio has it",
@@ -114,11 +115,12 @@ def _describe_value(error: int | None) -> str:
 
 
 class PacketOutcome(NamedTuple):
-    """All known facts about the result of a packet."""
+    """All that is known about the result of a packet."""
 
     queued: int | None
-    """`QueueError`, or a RoutingError that refuses the packet; None if the radio did not report,
-    for example because it already had the packet."""
+    """A `QueueError`, or a RoutingError that refuses the packet. None if the radio did not report,
+    for example because it already had the packet.
+    """
     verdict: RoutingVerdict
 
     @property
@@ -145,8 +147,8 @@ class RadioFacts:
     queue: QueueStatus = field(default_factory=lambda: QueueStatus(free=16, maximum=16))
 
     def store_fact(self, message: FromRadio) -> None:
-        """Store the number, channels, LoRa settings, firmware or queue of a message; other messages
-        change nothing.
+        """Store the number, channels, LoRa settings, firmware or queue in a message. Other messages
+        are ignored.
         """
         if message.my_info is not None:
             self.number = message.my_info.number
@@ -196,8 +198,8 @@ class _PacketReports:
 
 
 class _ReceivedPackets:
-    """Packets that wait to be read, in their order. Of the entries about one node only the newest
-    is kept. Texts are never dropped, because a text may be an SOS.
+    """Packets that wait to be read, in their order. If there are several entries about one node,
+    only the newest is kept. Texts are never dropped, because a text may be an SOS.
     """
 
     def __init__(self) -> None:
@@ -224,7 +226,9 @@ class _ReceivedPackets:
         self._news.set()
 
     async def wait_for_next(self) -> HostReception:
-        """Return the next packet: at once, without a checkpoint, if one waits."""
+        """Return the next packet. If one already waits, return it at once, without a trio
+        checkpoint.
+        """
         while not self._entries:
             self._news = trio.Event()
             await self._news.wait()
@@ -347,11 +351,11 @@ class MeshtasticHost:
             raise RadioLost("the radio does not answer any more")
 
     def make_number(self) -> int:
-        """Return an id for a packet; the reports on the packet contain this id."""
+        """Return an id for a packet. The reports on the packet contain this id."""
         return random.getrandbits(32) or 1
 
     async def send_packet(self, packet: MeshPacket, *, urgent: bool = False) -> PacketOutcome:
-        """Pass the radio a packet and wait for the radio's report. If the packet requests an
+        """Pass a packet to the radio, and wait for the radio's report. If the packet requests an
         acknowledgement, also wait for the result. Raises RadioLost.
         """
         answers = self._answers

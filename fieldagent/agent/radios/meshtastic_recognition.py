@@ -25,7 +25,7 @@ def _encode_question() -> bytes:
 
 
 def _is_answer(data: bytes) -> bool:
-    """Return True if a `my_info` was received. Without a `my_info` the device does not count as a
+    """Return True if a `my_info` was received. A device that sends no `my_info` is not considered a
     radio.
     """
     for message in wire.Deframer().receive_data(data):

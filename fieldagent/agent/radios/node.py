@@ -39,7 +39,7 @@ _LEVELS = (logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR)
 
 
 class NodeModem:
-    """Implements `channels.radio_modem.RadioModem`."""
+    """Radio node that implements `channels.radio_modem.RadioModem`."""
 
     def __init__(self, port: SerialPort, link: ChannelLink, packet_bytes: int = AIR_BYTES) -> None:
         self._port = port
@@ -103,7 +103,7 @@ class NodeModem:
             self._news = trio.Event()
 
     async def run_timers(self) -> NoReturn:
-        """Repeat messages and query the node when they are due, forever. Raises RadioLost when the
+        """Repeat messages and query the node when this is due, forever. Raises RadioLost when the
         node no longer answers.
         """
         while True:
@@ -184,7 +184,7 @@ async def open_node(place: RadioPlace, link: ChannelLink) -> AsyncIterator[NodeM
 
 
 def check_node(place: RadioPlace) -> Finding:
-    """Return a finding that shows whether the serial port exists and may be opened."""
+    """Check whether the serial port exists and may be opened. Return the result as a Finding."""
     from fieldagent.agent.channels.serial_check import check_serial_port
 
     if "://" in place.port:

@@ -17,7 +17,9 @@ CONNECT_TIMEOUT_S = 10.0
 
 
 class RadioLine(Protocol):
-    """Line to a radio. The methods raise PortLost when the radio is lost."""
+    """Serial line or TCP connection to a radio. The methods raise PortLost when the radio is
+    lost.
+    """
 
     async def read(self) -> bytes: ...
     async def write(self, data: bytes) -> None: ...

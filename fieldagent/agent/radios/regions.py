@@ -14,7 +14,7 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.properties import WrongProperty
 
 WIDE_BANDWIDTH_HZ = 500_000
-"""Bandwidth in Hz from which a radio need not hop between frequencies."""
+"""Bandwidth in Hz from which a radio does not need to hop between frequencies."""
 FCC = Dwell(0.4, 20.0)
 
 
@@ -42,11 +42,13 @@ REGIONS: dict[str, tuple[Band, ...]] = {
     "AU915": (Band(915.0, 928.0),),
     "amateur": (),
 }
-"""Bands by `radio-region`; a region without bands has no limit anywhere."""
+"""Bands by `radio-region`. A region without bands has no limit on air-time."""
 
 
 def read(value: str) -> str:
-    """Return the region of a setting. Raises WrongProperty."""
+    """Parse the value of the setting `radio-region`, and return the region's name. Raises
+    WrongProperty.
+    """
     named = {each.lower(): each for each in REGIONS}.get(value.lower())
     if named is None:
         raise WrongProperty(f"must be one of {', '.join(REGIONS)}, not {value!r}")
@@ -54,7 +56,7 @@ def read(value: str) -> str:
 
 
 def find_air_limit(region: str, frequency: int | None, bandwidth: int | None) -> AirLimit:
-    """Return the limit at a frequency and bandwidth in Hz; the bandwidth may be None.
+    """Return the air-time limit at a frequency and bandwidth in Hz. The bandwidth may be None.
 
     Raises WrongProperty, with a text that follows `radio-region`, if no transmission is allowed at
     this frequency.
@@ -73,7 +75,7 @@ def find_air_limit(region: str, frequency: int | None, bandwidth: int | None) ->
 
 
 def find_faults(settings: Mapping[str, str]) -> list[str]:
-    """Return errors in the configured region for the configured radio."""
+    """Return the errors of the configured region with the configured radio."""
     protocol = settings.get("radio-protocol", "node")
     if protocol == "meshtastic":
         return []

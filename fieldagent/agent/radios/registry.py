@@ -25,7 +25,7 @@ RADIOS = {
 
 
 def load_radio(name: str) -> Radio:
-    """Load the radio with this name, or a third-party radio: `package.module:NAME`.
+    """Load the radio `name`, which may be a third-party radio: `package.module:NAME`.
 
     Raises WrongProperty, with a text that follows `radio-protocol`.
     """
@@ -36,8 +36,8 @@ def load_radio(name: str) -> Radio:
 
 
 def list_own_keys(text: str) -> Sequence[Key]:
-    """Return the settings that the configured radio adds. If the radio cannot be loaded, return no
-    settings, because the error of `radio-protocol` contains the reason.
+    """Return the settings that the configured radio adds. If the radio cannot be loaded, return
+    none: the error of `radio-protocol` then shows the reason.
     """
     try:
         named = dict(read_pairs(text)).get("radio-protocol")
@@ -47,7 +47,7 @@ def list_own_keys(text: str) -> Sequence[Key]:
 
 
 def find_missing_settings(settings: Mapping[str, str]) -> list[str]:
-    """Return errors for settings that the configured radio requires and that are missing."""
+    """Return an error for each missing setting that the configured radio requires."""
     try:
         kind = load_radio(settings["radio-protocol"])
     except (KeyError, WrongProperty):

@@ -1,8 +1,8 @@
 """A LoRa board with RNode firmware on a serial line: the I/O around `wire.rnode`.
 
-The firmware enforces an air-time limit of its own. The agent sets that limit to twice our share,
-because an SOS may use that much. So the limit holds even if the agent restarts and has forgotten
-its transmissions.
+The firmware enforces its own air-time limit. The agent sets this limit to twice our share, because
+an SOS may use twice the share. The firmware's limit also holds if the agent restarts and has
+forgotten its transmissions.
 """
 
 from __future__ import annotations
@@ -42,11 +42,13 @@ GREETINGS_MAX = 3
 """Number of greetings. A radio that starts when its port is opened, like an ESP32 by DTR, misses
 the first one."""
 READY_AFTER, READY_TIMES = 10.0, 3.0
-"""After a packet the radio is ready again within the first number of seconds, plus the packet's
-air-time multiplied by the second number."""
+"""After a packet, the radio is ready again within the first number of seconds, plus the packet's
+air-time multiplied by the second number.
+"""
 UNREADY_AFTER, UNREADY_TIMES = 0.5, 1.5
-"""The same two numbers for a radio that never reports that it is ready. After this time the next
-packet is sent."""
+"""The same two numbers for a radio that never reports that it is ready. After this time, the next
+packet is sent.
+"""
 CHECK_INTERVAL_S = 30.0
 """Seconds between two checks of an idle radio."""
 CLOSE_MAX_S = 1.0
@@ -56,11 +58,11 @@ ANSWERS = {*RnodeCommand} - {
     RnodeCommand.SNR,
     RnodeCommand.BATTERY,
 }
-"""Commands whose frames are passed to the task that asks or transmits."""
+"""Commands whose frames are passed to the task that has sent a query or a packet."""
 
 
 class RnodeModem:
-    """Implements `channels.radio_modem.RadioModem`."""
+    """RNode radio that implements `channels.radio_modem.RadioModem`."""
 
     def __init__(self, port: SerialPort, place: RadioPlace, link: ChannelLink) -> None:
         self._port = port
@@ -79,8 +81,9 @@ class RnodeModem:
         self._restarted = trio.Event()
         """Event that is set when the radio reports a restart; then a new event replaces it."""
         self._has_forgotten = False
-        """True after the radio reported a restart. Then it may still be on, with settings from its
-        own memory."""
+        """True if the radio has reported a restart. It may be on again already, but with settings
+        from its own memory.
+        """
         self._rssi: int | None = None
         self._snr: int | None = None
         link.facts["lora"] = self._wanted.format_settings()
@@ -155,7 +158,7 @@ class RnodeModem:
                 await self._restore_lost_settings()
 
     async def _restore_lost_settings(self) -> None:
-        """If the radio has restarted, set it up again. After a restart the radio is off, and
+        """Set up the radio again if it has restarted. After a restart, the radio is off, and
         usually reports the restart.
         """
         is_on = await self._ask(RnodeCommand.STATE, wire.STATE_ASK) == wire.STATE_ON
@@ -234,7 +237,7 @@ class RnodeModem:
 
 
 def _raise_where_broken(error: RnodeMessage) -> None:
-    """Raise RadioLost if the error means that the radio cannot transmit."""
+    """Raise RadioLost if `error` means that the radio cannot transmit."""
     for code, why in wire.BROKEN_ERRORS.items():
         if error.content[:1] == bytes([code]):
             raise RadioLost(f"the radio transmits nothing: {why}")
@@ -242,7 +245,7 @@ def _raise_where_broken(error: RnodeMessage) -> None:
 
 @asynccontextmanager
 async def open_rnode(place: RadioPlace, link: ChannelLink) -> AsyncIterator[RnodeModem]:
-    """Open an RNode radio, set it up and keep checking it, and switch it off at the end. Raises
+    """Open an RNode radio, set it up, and check it regularly. At the end, switch it off. Raises
     RadioLost and PortLost, in groups.
     """
     async with open_serial(place.port, place.baud, link.recorder) as port:

@@ -25,7 +25,7 @@ BAUD = 115_200
 
 
 def _find_last(data: bytes, command: int) -> bytes | None:
-    """Return the content of the last frame of that command."""
+    """Return the content of the last frame with `command`, or None if there is none."""
     frames = [each for kind, each in kiss.KissDeframer().receive_data(data) if kind == command]
     return frames[-1] if frames else None
 
@@ -35,8 +35,8 @@ def _is_answer(data: bytes) -> bool:
 
 
 async def _ask(line: DeviceLine, command: RnodeCommand, content: bytes) -> bytes:
-    """Send a command and return the answer; empty if there is none, because older firmware does not
-    know every command.
+    """Send a command and return the answer, or b'' if there is none. Older firmware does not know
+    every command.
     """
     said = wire.make_command_frame(command, content)
     return await answer_to(line, said, lambda output: _find_last(output, command)) or b""

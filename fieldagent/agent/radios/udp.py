@@ -1,5 +1,5 @@
-"""A radio over UDP: kits on one machine or in one network hear each other without a radio. This
-radio is meant for trying a team (`fieldagent demo --team 3`), and is the example in
+"""A simulated radio over UDP: kits on one machine or in one network receive each other without real
+radios. It is meant for trials with a team (`fieldagent demo --team 3`), and is the example in
 docs/how-to/add-a-radio.md.
 
 A packet is a datagram to an address that all kits hear: the broadcast address of the loopback
@@ -29,11 +29,11 @@ from fieldagent.system.wording import describe_reason
 LOOPBACK = IPv4Address("127.255.255.255")
 """Address that reaches every socket on the port of this machine, but no other machine."""
 DATAGRAM_MAX_BYTES = 2048
-"""Buffer size in bytes; larger than any packet."""
+"""Size of the receive buffer in bytes. It is larger than any packet."""
 
 
 class UdpModem:
-    """Implements `channels.radio_modem.RadioModem`."""
+    """Radio over UDP that implements `channels.radio_modem.RadioModem`."""
 
     def __init__(
         self,
@@ -53,8 +53,7 @@ class UdpModem:
             reason = describe_reason(error)
             raise RadioLost(f"the network does not accept packets: {reason}") from None
         await waits.sleep(len(packet) * self._seconds_a_byte)
-        # A sent datagram does not show which kits received it; the kits confirm the reception
-        # themselves.
+        # It is unknown which kits received the datagram. The kits confirm the reception themselves.
         return TransmitResult.TRANSMITTED
 
     async def receive(self) -> ReceivedPacket:
@@ -98,7 +97,7 @@ def _open_socket() -> trio.socket.SocketType:
 
 
 def read_group(port: str) -> tuple[str, int]:
-    """Return address and port of udp://ADDRESS:PORT. Raises RadioLost."""
+    """Return the address and the port in `udp://ADDRESS:PORT`. Raises RadioLost."""
     try:
         parts = urlsplit(port)
         address, number = IPv4Address(parts.hostname or ""), parts.port
@@ -113,7 +112,9 @@ def read_group(port: str) -> tuple[str, int]:
 
 
 def check_udp(place: RadioPlace) -> Finding:
-    """Return a finding that shows whether `radio-port` is an address that all kits can hear."""
+    """Check whether `radio-port` is an address at which all kits can receive. Return the result as
+    a Finding.
+    """
     try:
         address, number = read_group(place.port)
     except RadioLost as wrong:

@@ -1,4 +1,6 @@
-"""Converts refusals of the lower layers into the Problem that a caller receives."""
+"""Converts exceptions of the lower layers, which refuse a request, into the Problem that the caller
+receives.
+"""
 
 from __future__ import annotations
 
@@ -21,8 +23,8 @@ log = logging.getLogger(__name__)
 
 
 def describe_unread_member(faults: Sequence[Fault]) -> dict[str, Any]:
-    """Return the answer's member that lists the unreadable parts of an SOS, and log them; empty
-    without faults.
+    """Log the unreadable parts of an SOS. Return the member of the response that lists them, or an
+    empty dict if there are no faults.
     """
     if not faults:
         return {}
@@ -34,7 +36,9 @@ def describe_unread_member(faults: Sequence[Fault]) -> dict[str, Any]:
 
 @contextmanager
 def convert_refusals() -> Iterator[None]:
-    """Raise Problem in place of the refusals that are raised within."""
+    """If the block raises an exception that refuses the request, raise the matching Problem
+    instead.
+    """
     try:
         yield
     except NotJson as error:

@@ -1,5 +1,5 @@
-"""Finds the kind of satellite modem at a port with the question of each kind, and runs its
-driver.
+"""Finds the kind of satellite modem at a port, and runs the driver for this kind. Each known kind
+has a question, which is sent to the modem.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from fieldagent.system.signals import run_breakable
 log = logging.getLogger(__name__)
 
 AWAY_MIN_S = 300.0
-"""Seconds for which a modem must be away before the agent searches for another kind."""
+"""Seconds for which a modem must be absent before the agent searches for another kind."""
 
 
 class NobodyAnswers(Exception):
@@ -39,9 +39,9 @@ def list_probes() -> Sequence[Probe]:
 
 
 async def find_kind(port: str, baud: int | None, *, is_searching: bool = True) -> tuple[str, int]:
-    """Return the kind and baud rate of the modem at the port. Try the configured rate, or the first
-    rate of each kind, and with `is_searching` the other rates of each kind. Raises NobodyAnswers,
-    PortLost.
+    """Return the kind and the baud rate of the modem at the port. Try the configured rate, or the
+    first rate of each kind. If `is_searching`, also try the other rates of each kind. Raises
+    NobodyAnswers, PortLost.
     """
     known = list_probes()
     asked = [(probe, baud or probe.speeds[0]) for probe in known]
@@ -58,7 +58,7 @@ async def find_kind(port: str, baud: int | None, *, is_searching: bool = True) -
 
 
 def make_driver(seat: SatelliteSeat) -> Callable[[], Awaitable[None]]:
-    """Return the task that serves any modem at this seat."""
+    """Return the task that serves a modem of any kind at the port of `seat`."""
     return partial(_run, seat)
 
 
@@ -91,8 +91,8 @@ async def _run(seat: SatelliteSeat) -> NoReturn:
 
 
 async def _wait_until_away(seat: SatelliteSeat) -> None:
-    """Wait until the modem has been away for AWAY_MIN_S, because after that time another kind of
-    modem may have replaced it.
+    """Wait until the modem has been absent for AWAY_MIN_S. Then another kind of modem may have
+    replaced it.
     """
     while True:
         await trio.sleep(AWAY_MIN_S / 5)

@@ -1,8 +1,8 @@
-"""Description of a satellite modem, so that the rest of the agent does not depend on its kind.
+"""The contract of a satellite modem, so that the rest of the agent does not depend on the kind of
+modem.
 
-A modem is a module or folder with a `SatelliteModem`. The modem is listed in `registry.MODEMS` or
-by an extension. With any protocol, a modem serves the channel Satellite, and its driver follows
-`channels/contract.py`.
+A modem is a module or folder with a `SatelliteModem`, which `registry.MODEMS` or an extension
+lists. Every modem serves the channel Satellite, and its driver follows `channels/contract.py`.
 """
 
 from __future__ import annotations
@@ -27,16 +27,20 @@ class SatelliteSeat(NamedTuple):
     baud: int | None
     """Baud rate; None for the default of the modem's kind."""
     mailbox_check: float | None
-    """Seconds after which the mailbox is checked without a ring; None for never."""
+    """Seconds after which the mailbox is checked even without a ring alert. None means never."""
     registers: bool
-    """True if the modem registers by itself after it was moved."""
+    """True if the modem registers with the network by itself after it was moved."""
     own_settings: Mapping[str, Any]
-    """Settings of this kind of modem by name, each as its `Key` reads it."""
+    """Settings of this kind of modem, by name. The values are in the form that their `Key`
+    returns.
+    """
     outbox: Outbox
     reception: Reception
     link: ChannelLink
     heal: Callable[[], Awaitable[bool]]
-    """Takes the recovery step that is due for a silent modem; called while its port is closed."""
+    """Takes the recovery step that is due for a silent modem. It is called while the modem's port
+    is closed.
+    """
     progress: Callable[[], None]
     """Called at least every 90 seconds."""
 
@@ -50,8 +54,9 @@ class SatelliteModem:
     description: str
     """Text for people that names the supported modems."""
     driver: Callable[[SatelliteSeat], Callable[[], Awaitable[None]]]
-    """Makes the task that serves the modem until it is canceled, also while the modem is absent,
-    unplugged or without an account."""
+    """Returns the task that serves the modem forever, even while the modem is absent, unplugged or
+    without an account.
+    """
     check: Callable[[str, int | None, Mapping[str, Any]], list[Finding]]
     """Queries the modem at this port and baud rate, with its own settings, for `fieldagent check`.
     The check sends no message and costs nothing."""
@@ -60,6 +65,8 @@ class SatelliteModem:
     facts: Mapping[str, str] = field(default_factory=dict)
     """Meanings of the modem's additional members in `GET /api/status`, by name."""
     probe: Callable[[], Probe] | None = None
-    """Loads the question that shows if this kind is at a port; None if `auto` must not find it."""
+    """Returns the query that shows whether this kind is at a port. None if `auto` must not find
+    this kind.
+    """
     recognition: Callable[[], Recognition] | None = None
-    """Loads the recognition of this kind at a port; None if this kind cannot be recognised."""
+    """Returns the Recognition of this kind. None if this kind cannot be recognised at a port."""

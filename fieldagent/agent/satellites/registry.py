@@ -19,7 +19,7 @@ MODEMS = {"sbd": "fieldagent.agent.satellites.sbd:MODEM"}
 """Modems of the core by their name in `satellite-modem`. The agent loads only the modem of its
 settings."""
 AUTO = "auto"
-"""Name in `satellite-modem` for the kind that answers at the port."""
+"""Value of `satellite-modem` for any kind that answers at the port."""
 
 
 def get_modems() -> dict[str, str]:
@@ -32,7 +32,7 @@ def get_modems() -> dict[str, str]:
 
 
 def load_modem(name: str) -> SatelliteModem:
-    """Load the modem with this name, or a third-party modem: `package.module:NAME`.
+    """Load the modem `name`, which may be a third-party modem: `package.module:NAME`.
 
     Raises WrongProperty, with a text that follows `satellite-modem`.
     """
@@ -44,8 +44,8 @@ def load_modem(name: str) -> SatelliteModem:
 
 def list_own_keys(pairs: Mapping[str, str]) -> Sequence[Key]:
     """Return the settings of the configured modem, and of each modem whose settings are in the
-    file, because a user may keep them while trying another modem. If a modem cannot be loaded,
-    return no settings for it, because the error of `satellite-modem` contains the reason.
+    file. (A user may keep settings while trying another modem.) If a modem cannot be loaded, return
+    none for it: the error of `satellite-modem` then shows the reason.
     """
     named = pairs.get("satellite-modem", "")
     known = {*get_modems()} - {*MODEMS, AUTO}

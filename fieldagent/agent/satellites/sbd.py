@@ -27,19 +27,20 @@ CHECK_TIMEOUT_S = 60.0
 
 
 def _can_answer_at(data: bytes) -> bool:
-    # The modem may answer with a word or, with a stored V0 setting, with a digit.
+    # The modem usually answers with a word, but with a digit if the setting V0 is stored.
     return b"OK" in data or data.replace(b"AT\r", b"").strip(b"\r\n\0") == b"0"
 
 
 SBD = Probe(
     "sbd", (19_200, 115_200, 9_600, 38_400, 57_600, 4_800, 2_400, 1_200), b"AT\r", _can_answer_at
 )
-"""The question that shows if an SBD modem is present. The rates are the rates that +IPR can set,
-the most likely first."""
+"""Query that shows whether an SBD modem is present. The rates are those that +IPR can set, the most
+likely first.
+"""
 
 
 def make_driver(seat: SatelliteSeat) -> Callable[[], Awaitable[None]]:
-    """Return the task that serves the modem of this seat, and restarts after failures."""
+    """Return the task that serves the modem of `seat`, and starts again after failures."""
     return partial(
         satellite.run,
         seat.port,
@@ -93,8 +94,8 @@ def _make_signal_finding(port: str, bars: int | None) -> Finding:
 
 
 def _lock(port: str, state: int | None) -> Finding:
-    """Return a finding about the modem's lock (+CULK), which can prevent service. A 9602 or 9603
-    has no SIM.
+    """Return a Finding about the modem's lock (+CULK), which can prevent service. (A 9602 or 9603
+    has no SIM.)
     """
     if state is None:
         return Finding(True, f"{port}: the modem does not report its lock")

@@ -19,7 +19,7 @@ def _is_answer(data: bytes) -> bool:
 
 
 async def read_report(line: DeviceLine) -> DeviceReport:
-    """Query the model of the modem at this line, and return a report."""
+    """Query the model of the modem at `line`, and return a report."""
     name = await answer_to(line, model.QUESTION, model.read_model) or "of unknown model"
     return DeviceReport(f"satellite modem, {name}", facts={"model": name})
 
