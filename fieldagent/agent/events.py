@@ -44,7 +44,7 @@ class Events:
         self._somebody = trio.Event()
         self._stirred = False
         self._occasion = trio.Event()
-        """Event that is set when conditions should be checked; then a new event replaces it."""
+        """Event that is set when conditions should be checked. A new event then replaces it."""
 
     async def wait_for_listener(self) -> None:
         """Wait until there is a listener. While there is none, the links need not be checked."""

@@ -191,7 +191,7 @@ class CellularDriver:
     turn: IpTurn
     pace: LinkPace = field(default_factory=LinkPace)
     dead_since: float = field(default_factory=trio.current_time)
-    """Time when the hub was last reached, by trio's clock."""
+    """Time when the hub was last reached, on trio's clock."""
 
     def __post_init__(self) -> None:
         self.link.facts["hub"] = self.hub.address

@@ -37,7 +37,7 @@ class ConditionNews:
     """Condition that was last reported over this link."""
     reported_at: float = -inf
     looked_at: float = -inf
-    """Times of the last report and of the last check, by trio's clock."""
+    """Times of the last report and of the last check, on trio's clock."""
 
     def begin(self) -> None:
         """Start again for a new link. The condition is reported once over each link."""

@@ -26,7 +26,7 @@ class IpTurn:
 
     linked: bool = False
     since: float = field(default_factory=trio.current_time)
-    """Time of the last change, by trio's clock."""
+    """Time of the last change, on trio's clock."""
     unacknowledged: deque[Transmission] = field(default_factory=deque)
     """Transmissions that the last link left unacknowledged, with an SOS first. The bearer that
     replaces the link returns them to the outbox.

@@ -73,7 +73,7 @@ async def dispatch(
 
 @dataclass(slots=True)
 class _HookReachability:
-    """State of a hook that probes, derived from its last calls. Times are from trio's clock."""
+    """State of a hook that probes, derived from its last calls. Times are on trio's clock."""
 
     failures: int = FAILURES
     """Number of consecutive failures. The hook starts as down, because the payloads that wait at

@@ -36,8 +36,8 @@ class WithdrawalResult(NamedTuple):
 
 
 class ChannelQueue:
-    """Queue of one channel. Times are from trio's clock. `doubtful_segments` contains the segments
-    of a transmission that an earlier run began and did not settle. It is None if there is no such
+    """Queue of one channel. Times are on trio's clock. `doubtful_segments` contains the segments of
+    a transmission that an earlier run began and did not settle. It is None if there is no such
     transmission. This transmission is in flight with the number 0, even if it contains no Package.
     """
 

@@ -40,7 +40,7 @@ MAY_HAVE_LEFT_REASON = "may have left"
 class Settlement:
     ended: list[EndedDelivery] = field(default_factory=list)
     waits: dict[int, float] = field(default_factory=dict)
-    """Packages that wait again, each with the time from which it may be sent, by trio's clock."""
+    """Packages that wait again, each with the time from which it may be sent, on trio's clock."""
     failed: list[int] = field(default_factory=list)
     """Packages for which the transmission counts as a failed attempt."""
     sent_alone: set[int] = field(default_factory=set)

@@ -46,7 +46,7 @@ class Radio:
     """Text for people that names the supported radios and the page about them."""
     open: Callable[[RadioPlace, ChannelLink], AbstractAsyncContextManager[RadioModem]]
     """Opens the radio in a context manager, which closes it at the end. Raises RadioLost and
-    PortLost, in groups.
+    PortLost, in exception groups.
     """
     check: Callable[[RadioPlace], Finding] | None = None
     """Checks the radio for `fieldagent check`, without opening it; None if the radio is on a serial

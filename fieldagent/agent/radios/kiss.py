@@ -84,8 +84,9 @@ class TncModem:
         self._given_up = EventRate(trio.current_time)
         self._waiting: int | None = None
         self._told = trio.Event()
-        """Event that is set when the TNC reports its waiting bytes; then a new event replaces
-        it."""
+        """Event that is set when the TNC reports its waiting bytes. A new event then replaces
+        it.
+        """
         self._knows_the_question: bool | None = None
         self._ignored = 0
         link.facts |= {"callsign": str(call), "ignoredFrames": 0, "damagedFrames": 0}
@@ -192,7 +193,9 @@ class TncModem:
 
 @asynccontextmanager
 async def open_tnc(place: RadioPlace, link: ChannelLink) -> AsyncIterator[TncModem]:
-    """Open a TNC at a serial port or tcp://host:port. Raises RadioLost and PortLost, in groups."""
+    """Open a TNC at a serial port or tcp://host:port. Raises RadioLost and PortLost, in exception
+    groups.
+    """
     call, where = ax25.read_call(place.callsign), place.port
     if where.startswith("tcp://"):
         async with (

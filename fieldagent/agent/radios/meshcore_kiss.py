@@ -69,7 +69,8 @@ class MeshcoreModem:
         )
         self._nonsense = trio.Event()
         """Event that is set when the modem sends bytes that are not a frame, as the modem does when
-        it starts; then a new event replaces it."""
+        it starts. A new event then replaces it.
+        """
         self._air_times: dict[int, float] = {}
         link.facts["lora"] = self._wanted.format_settings()
 
@@ -231,7 +232,7 @@ class MeshcoreModem:
 @asynccontextmanager
 async def open_meshcore(place: RadioPlace, link: ChannelLink) -> AsyncIterator[MeshcoreModem]:
     """Open a MeshCore radio, set it up, and check it regularly. Raises RadioLost and PortLost, in
-    groups.
+    exception groups.
     """
     async with open_serial(place.port, place.baud, link.recorder) as port:
         modem = MeshcoreModem(port, place, link)

@@ -166,7 +166,9 @@ def check_meshtastic(place: RadioPlace) -> Finding:
 
 @asynccontextmanager
 async def open_meshtastic(place: RadioPlace, link: ChannelLink) -> AsyncIterator[MeshtasticModem]:
-    """Open a Meshtastic radio and receive from it. Raises RadioLost and PortLost, in groups."""
+    """Open a Meshtastic radio and receive from it. Raises RadioLost and PortLost, in exception
+    groups.
+    """
     async with open_host(place.port, place.baud, wants_nodes=False) as host:
         modem = MeshtasticModem(host, place, link)
         async with trio.open_nursery() as nursery:

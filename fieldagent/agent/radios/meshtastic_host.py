@@ -180,7 +180,7 @@ class _PacketReports:
         self.statuses: dict[int, int] = {}
         self.verdicts: dict[int, RoutingVerdict] = {}
         self.told = trio.Event()
-        """Event that is set when the radio has answered; then a new event replaces it."""
+        """Event that is set when the radio has answered. A new event then replaces it."""
 
     def notify_waiters(self) -> None:
         self.told.set()
@@ -385,7 +385,7 @@ class MeshtasticHost:
 async def open_host(
     place: str, baud: int, *, wants_nodes: bool = True
 ) -> AsyncIterator[MeshtasticHost]:
-    """Open a radio and act as its host. Raises RadioLost and PortLost, in groups."""
+    """Open a radio and act as its host. Raises RadioLost and PortLost, in exception groups."""
     async with open_line(place, baud, wire.TCP_PORT) as line:
         if is_serial(place):
             # These bytes wake a sleeping chip, and end a frame of which the chip has read only a

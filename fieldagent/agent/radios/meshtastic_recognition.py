@@ -40,7 +40,7 @@ def _is_answer(data: bytes) -> bool:
 
 async def read_report(line: DeviceLine) -> DeviceReport:
     """Query the radio's configuration and return a report. Raises RadioLost and PortLost, in
-    groups.
+    exception groups.
     """
     host = MeshtasticHost(line, wants_nodes=False)
     async with trio.open_nursery() as nursery:

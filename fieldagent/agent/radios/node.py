@@ -49,7 +49,7 @@ class NodeModem:
         self._writing = trio.Lock()
         self._patience = trio.CancelScope()
         self._news = trio.Event()
-        """Event that is set when the node has sent something; then a new event replaces it."""
+        """Event that is set when the node has sent something. A new event then replaces it."""
         self._ear = ReceiveQueue()
         self._given_up = EventRate(trio.current_time)
         # Start at a random number, because a node may still hold Results for an earlier host.
@@ -170,7 +170,7 @@ class NodeModem:
 
 @asynccontextmanager
 async def open_node(place: RadioPlace, link: ChannelLink) -> AsyncIterator[NodeModem]:
-    """Open a node, and wait for its hello. Raises RadioLost and PortLost, in groups."""
+    """Open a node, and wait for its hello. Raises RadioLost and PortLost, in exception groups."""
     async with (
         open_serial(place.port, place.baud, link.recorder) as port,
         trio.open_nursery() as nursery,

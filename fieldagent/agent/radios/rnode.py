@@ -79,7 +79,7 @@ class RnodeModem:
         """True if the radio reports after a packet that it is ready again. False once such a report
         was missing, because not every firmware has flow control."""
         self._restarted = trio.Event()
-        """Event that is set when the radio reports a restart; then a new event replaces it."""
+        """Event that is set when the radio reports a restart. A new event then replaces it."""
         self._has_forgotten = False
         """True if the radio has reported a restart. It may be on again already, but with settings
         from its own memory.
@@ -246,7 +246,7 @@ def _raise_where_broken(error: RnodeMessage) -> None:
 @asynccontextmanager
 async def open_rnode(place: RadioPlace, link: ChannelLink) -> AsyncIterator[RnodeModem]:
     """Open an RNode radio, set it up, and check it regularly. At the end, switch it off. Raises
-    RadioLost and PortLost, in groups.
+    RadioLost and PortLost, in exception groups.
     """
     async with open_serial(place.port, place.baud, link.recorder) as port:
         modem = RnodeModem(port, place, link)
