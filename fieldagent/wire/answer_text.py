@@ -1,4 +1,4 @@
-"""Compact text of a kit's answer to a command.
+"""Compact form of the text with which a kit answers a command.
 
 | bytes | |
 |---|---|
@@ -21,7 +21,7 @@ TEXT_MAX_BYTES = 65_536
 
 
 def pack(text: str) -> bytes:
-    """Return the text in as few bytes as possible."""
+    """Encode the text in as few bytes as possible."""
     plain = text.encode("utf-8", "replace")
     maker = zlib.compressobj(9, wbits=-15)
     deflated = maker.compress(plain) + maker.flush()
@@ -29,7 +29,7 @@ def pack(text: str) -> bytes:
 
 
 def pack_lines(lines: Sequence[str], size: int) -> bytes:
-    """Return as many of the first lines as fit into `size` bytes, with as much of the next line as
+    """Encode as many of the first lines as fit into `size` bytes, and as much of the next line as
     fits.
     """
     fit = _find_most(lambda count: lines[:count], len(lines), size)
@@ -42,7 +42,7 @@ def pack_lines(lines: Sequence[str], size: int) -> bytes:
 
 
 def pack_last(lines: Sequence[str], size: int) -> bytes:
-    """Return as many of the last lines as fit into `size` bytes."""
+    """Encode as many of the last lines as fit into `size` bytes."""
     fit = _find_most(lambda count: lines[len(lines) - count :], len(lines), size)
     return pack("\n".join(lines[len(lines) - fit :]))
 

@@ -1,4 +1,4 @@
-"""An arithmetic code, which writes a sequence of weighted choices as one number.
+"""An arithmetic code, which encodes a sequence of weighted choices as one number.
 `docs/reference/on-air.md` describes the code.
 """
 
@@ -17,7 +17,9 @@ class Coder(Protocol):
     """
 
     def choose(self, weights: Sequence[int], choice: int) -> int:
-        """Code one of the weighted choices and return its index. A decoder ignores `choice`."""
+        """Encode or decode one of the weighted choices, and return its index. A decoder ignores
+        `choice`.
+        """
 
 
 class Encoder:
@@ -52,7 +54,7 @@ class Decoder:
             self._code = self._code << 8 | next(self._rest, 0)
 
     def choose(self, weights: Sequence[int], choice: int) -> int:
-        """Decode the next choice and return its index; `choice` is ignored. After the end of the
+        """Decode the next choice and return its index. `choice` is ignored. After the end of the
         number, zeros are read.
         """
         ends = list(accumulate(weights))

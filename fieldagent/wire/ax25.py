@@ -11,13 +11,17 @@ from fieldagent.wire.errors import LocalProtocolError, RemoteProtocolError
 UI = 0x03
 NO_LAYER_3 = 0xF0
 INFO_BYTES = 256
-"""Maximum bytes of information, unless both ends have agreed on more (AX.25 2.2, section 6.8)."""
+"""Maximum bytes of the information field, unless both ends have agreed on more (AX.25 2.2, section
+6.8).
+"""
 DIGIPEATERS = 8
 _ADDRESS = 7
 
 
 class Callsign(NamedTuple):
-    """A station's address (section 3.12): up to six capitals and digits, and an SSID, 0 to 15."""
+    """A station's address (section 3.12): up to six capital letters and digits, and an SSID from 0
+    to 15.
+    """
 
     name: str
     ssid: int = 0
@@ -62,7 +66,9 @@ def encode(frame: Frame) -> bytes:
 
 
 def decode(data: bytes) -> Frame | None:
-    """Decode a frame; None if it is not a UI frame without layer 3. Raises RemoteProtocolError."""
+    """Decode a frame. Return None if it is not a UI frame without layer 3. Raises
+    RemoteProtocolError.
+    """
     calls: list[Callsign] = []
     at = 0
     last = False

@@ -1,4 +1,4 @@
-"""Notes with which a hub gets items that its database has lost from a kit:
+"""Notes with which a hub gets back, from a kit, items that its database has lost:
 `docs/reference/ip-link.md`, "Restored hub database".
 
 1. On each new link the kit names the last items sent and received, in a `BackupSummary`.
@@ -20,12 +20,13 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.wire.errors import RemoteProtocolError
 
 DIGEST_BYTES = 4
-"""Length of the first part of an item's fingerprint."""
+"""Number of bytes of an item's fingerprint that the notes contain."""
 PAGE = 200
 """Maximum rows of an Inventory, and places of an ItemRequest."""
 COPIES_BYTES = 16_384
-"""Maximum bytes of all items in a Copies note with more than one item, so that an SOS does not wait
-long for the note."""
+"""Maximum bytes of all items in a Copies note, unless it has only one item. The limit is low, so
+that an SOS does not wait long for the note.
+"""
 
 
 class BackupKind(IntEnum):
@@ -53,12 +54,12 @@ class HeldItem(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class BackupSummary:
-    """The last items that, as far as the kit knows, were on the hub."""
+    """The last items that the hub had, as far as the kit knows."""
 
     last_sent: HeldItem = HeldItem()
     """The last item of the kit that the hub has acknowledged over IP."""
     hours: int = 0
-    """Hours since that acknowledgement."""
+    """Hours since the acknowledgement of `last_sent`."""
     last_got: HeldItem = HeldItem()
     """The last item from the hub."""
 
@@ -69,7 +70,7 @@ class BackupSummary:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """Request for a list of the kit's items in one direction, after a place."""
+    """Request for a list of the kit's items in one direction, from the items after a place on."""
 
     direction: Direction
     after: int
@@ -85,9 +86,11 @@ class InventoryRow(NamedTuple):
     place: int
     """Number of the item for an ItemRequest. The number increases with each row."""
     origin: int
-    """Station of a sent item, where 0 is the kit itself, or sender of a received item."""
+    """For a sent item, the station that sent it (0: the kit itself). For a received item, its
+    sender.
+    """
     number: int
-    """Number under which the item was sent or received."""
+    """Number with which the item was sent or received."""
     digest: bytes
     at: int
     """Unix time when the item was sent or received."""
@@ -95,13 +98,15 @@ class InventoryRow(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Inventory:
-    """List of the kit's items in one direction, oldest first, from a place on."""
+    """List of the kit's items in one direction after a place, oldest first."""
 
     direction: Direction
     after: int
     rows: tuple[InventoryRow, ...]
     dropped: tuple[int, int] = (0, 0)
-    """First number, and the number after the last, of items that the kit no longer has."""
+    """Range of the numbers of items that the kit no longer has: the first number, and the number
+    after the last.
+    """
 
     @property
     def is_last(self) -> bool:
@@ -131,14 +136,14 @@ class Copy(NamedTuple):
 
     place: int
     body: bytes
-    """An envelope; empty if the item is deleted."""
+    """The item's envelope. Empty if the item is deleted."""
     state: str = ""
     """State of the item's incident at the kit, if the item is an SOS."""
 
 
 @dataclass(frozen=True, slots=True)
 class Copies:
-    """Some of the requested items, in order. The hub must request the missing items again."""
+    """Some of the requested items, in order. The hub must request the other items again."""
 
     direction: Direction
     copies: tuple[Copy, ...]

@@ -14,7 +14,9 @@ SEVERAL_MAX = 64
 
 
 def write_bitmap(indexes: Set[int], count: int, digest: bytes) -> bytes:
-    """Return the bitmap of `count` fragments, or of items if `count` is 0."""
+    """Return the bitmap of `count` fragments, followed by `digest`. If `count` is 0, it is a bitmap
+    of items.
+    """
     bits = sum(1 << index for index in indexes)
     shortest = -(-bits.bit_length() // 8)
     size = -(-count // 8) or shortest
@@ -22,7 +24,9 @@ def write_bitmap(indexes: Set[int], count: int, digest: bytes) -> bytes:
 
 
 def read_bitmap(bitmap: bytes, count: int) -> tuple[frozenset[int], bytes]:
-    """Return the numbers and the digest. Without items, the digest is empty. Raises ValueError."""
+    """Parse a bitmap of `count` fragments (0: of items), and return the numbers and the digest. The
+    digest is empty if there are no items. Raises ValueError.
+    """
     full = -(-count // 8) if count else max(0, len(bitmap) - DIGEST_BYTES)
     bits, digest = int.from_bytes(bitmap[:full], "little"), bitmap[full:]
     sizes = (DIGEST_BYTES,) if count or bits else (0,)

@@ -1,7 +1,7 @@
 """Consistent Overhead Byte Stuffing (Cheshire and Baker, 1997): frames without a zero byte.
 
-A zero byte separates two frames. So a receiver that joins in the middle, or loses a byte, is
-synchronized again at the next zero.
+A zero byte separates two frames. So a receiver that starts in the middle of a frame, or loses a
+byte, is synchronised again at the next zero byte.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ _RUN_BYTES = 254
 
 
 def encode(frame: bytes) -> bytes:
-    """Return the frame without zeros and without delimiter. The coded frame is 1 byte longer, and 1
-    more byte for every 254 bytes.
+    """Return the coded frame, which contains no zero bytes and has no delimiter. It is 1 byte
+    longer than the frame, plus 1 byte for every 254 bytes.
     """
     coded = bytearray()
     for part in frame.split(DELIMITER):
@@ -46,7 +46,9 @@ def decode(coded: bytes) -> bytes:
 
 
 class CobsDeframer:
-    """Splits a stream at its zeros. A frame of more than `limit` bytes is dropped."""
+    """Splits a stream into frames at its zero bytes. A frame of more than `limit` bytes is
+    dropped.
+    """
 
     def __init__(self, limit: int) -> None:
         self._limit = limit

@@ -1,8 +1,9 @@
 """Remote commands to a kit. A command consists of the number of a verb, and arguments.
-`docs/reference/on-air.md`, "Commands", has the format; `docs/how-to/remote-commands.md` has the
-meaning of each command for people.
+`docs/reference/on-air.md`, "Commands", describes the format, and `docs/how-to/remote-commands.md`
+the meaning of each command.
 
-The table contains everything that hub and kit must know about a verb. Numbers never change.
+The table VERBS contains everything that the hub and the kit must know about a verb. The numbers of
+verbs never change.
 """
 
 from __future__ import annotations
@@ -32,19 +33,19 @@ Argument = int | str | bytes
 
 
 class NotACommand(Exception):
-    """Error in a command. The text describes the error and the correct form."""
+    """A command has an error. The message describes the error and the correct form."""
 
 
 @dataclass(frozen=True, slots=True)
 class RemoteCommand:
-    """A command from the hub to one kit. Its number is the number of its entry: the Unix time of
-    its writing, or the last number plus 1 if that is higher.
+    """A command from the hub to one kit. The number of its entry is the Unix time when the command
+    was written, or the last number plus 1 if this is higher.
     """
 
     verb: int
     arguments: tuple[Argument, ...] = ()
     proof: bytes = b""
-    """Proof; see `wire.command_proof`."""
+    """Proof that the command comes from the hub (see `wire.command_proof`)."""
 
 
 class Verb(NamedTuple):
@@ -368,8 +369,8 @@ def format_command(command: RemoteCommand) -> str:
 
 
 def get_verb(command: RemoteCommand) -> Verb:
-    """Return the command's row of the table. Raises NotACommand if the verb is unknown or the
-    arguments do not fit.
+    """Return the Verb of a command, from the table. Raises NotACommand if the verb is unknown or
+    the arguments do not fit.
     """
     verb = VERB_BY_NUMBER.get(command.verb)
     if verb is None:
@@ -383,7 +384,7 @@ def get_verb(command: RemoteCommand) -> Verb:
 
 
 def write_command(command: RemoteCommand) -> list[Any]:
-    """Return the members of its entry after kind and number."""
+    """Encode a command: return the members of its entry after the kind and the number."""
     return [command.verb, command.proof, *command.arguments]
 
 
@@ -402,7 +403,7 @@ def _is_argument(value: Any) -> bool:
 
 
 def write_answer(answer: CommandAnswer) -> list[Any]:
-    """Return the members of its entry after the time."""
+    """Encode an answer: return the members of its entry after the time."""
     return [answer.number, int(answer.outcome), answer.body or None]
 
 

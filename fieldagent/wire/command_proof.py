@@ -1,9 +1,9 @@
 """Proof that the hub sent a command to exactly one kit.
 
 The hub and the kit have a secret that no one else has. The secret is the device's `satellite-key`,
-or else its link token, of which the hub stores the SHA-256. Kits that relay a command, and owners
-of `radio-key`, cannot make such a proof. The proof does not show which person sent the command; the
-hub's audit log shows that.
+otherwise its link token, of which the hub stores the SHA-256. Kits that relay a command, and owners
+of `radio-key`, cannot make such a proof. The proof does not show which person sent the command. The
+hub's audit log does.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ STATUS = VERB_BY_NAME["status"].number
 
 
 def read_text(verb: int, answer: CommandAnswer) -> str:
-    """Return the answer as lines, or a message if it cannot be read."""
+    """Return the answer to a command as lines of text for people. If the answer cannot be read, the
+    text says so.
+    """
     try:
         if verb == STATUS and answer.outcome is CommandOutcome.DONE:
             return "\n".join(kit_status.format_lines(kit_status.decode(answer.body)))

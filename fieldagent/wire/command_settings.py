@@ -1,8 +1,8 @@
 """Compact form of signed settings in a command.
 
-The kit rebuilds the signed text (`wire.settings_change`): the kit knows the head of the text, and
-the number is the command's number. The signature is a complete minisign signature. The kit's root
-unit verifies it in the same way as settings that arrive over the link.
+The kit rebuilds the signed text (`wire.settings_change`), because it knows the head of the text,
+and the number is the command's number. The signature is a complete minisign signature. The kit's
+root unit verifies it in the same way as settings that arrive over the link.
 
 | argument | |
 |---|---|
@@ -31,7 +31,7 @@ def make_arguments(change: SettingsChange, signature: str) -> tuple[Argument, ..
 
 
 def parse_offer(number: int, kit: str, arguments: tuple[Argument, ...]) -> tuple[str, str]:
-    """Return the text and its signature file in minisign's form. `kit` is the result of
+    """Return the signed text and its minisign signature file. `kit` is the result of
     `settings_change.get_kit_id` for the kit's token. Raises NotAChange.
     """
     device, lines, first, comment, second = arguments

@@ -8,15 +8,17 @@ CREDIT_BYTES = 50
 
 
 class Tariff(NamedTuple):
-    """Price of a message: one `unit` for each started `step` of bytes, and at least `minimum`
-    units. Without a unit, messages are free.
+    """Price of a message: one `unit` for every `step` bytes or part of it, and at least `minimum`
+    units. If `unit` is empty, messages are free.
     """
 
     unit: str
     step: int = CREDIT_BYTES
     minimum: int = 0
     booked: bool = True
-    """True if the price is booked when a message ends; False if the driver books each sent copy."""
+    """True if the price is booked when a transmission ends. False if the driver books each sent
+    copy.
+    """
 
     def compute_units(self, size: int) -> int:
         """Return the price of a message of `size` bytes, in units."""
@@ -27,7 +29,7 @@ class Tariff(NamedTuple):
         return max(self.minimum, -(-size // self.step)) * self.step
 
     def compute_affordable_size(self, units: int) -> int:
-        """Return the number of bytes that `units` pay for."""
+        """Return the largest size in bytes that costs at most `units`."""
         return 0 if units < self.minimum else units * self.step
 
 
@@ -36,12 +38,12 @@ CREDIT_TARIFF = Tariff("credit")
 
 
 def make_byte_tariff(minimum: int) -> Tariff:
-    """Return the tariff of an account that pays for bytes, at least `minimum` per message."""
+    """Return the tariff of an operator that bills bytes, at least `minimum` for each message."""
     return Tariff("byte", 1, minimum)
 
 
 def compute_credits(size: int) -> int:
-    """Return the price of a message in credits: one for each started 50 bytes."""
+    """Return the price of a message in credits: one for every 50 bytes or part of it."""
     return -(-size // CREDIT_BYTES)
 
 

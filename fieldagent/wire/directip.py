@@ -2,7 +2,7 @@
 direction.
 
 A message has a version, a length, and information elements in any order. Unknown elements are
-skipped. Names and numbers are as in the SBD DirectIP interface description.
+skipped. Names and numbers are those of the SBD DirectIP interface description.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from fieldagent.wire.errors import LocalProtocolError, RemoteProtocolError
 
 VERSION = 1
 PORT = 10800
-"""Usual port."""
+"""Usual TCP port of the hub."""
 MESSAGE_MAX_BYTES = 4_096
 """Maximum bytes of a message's elements. The largest MO message of any modem, 1960 bytes, fits."""
 
@@ -58,7 +58,7 @@ class DirectIpMo:
     """The gateway's number of the session (CDR reference)."""
     imei: str
     status: int
-    """Status of the session; 0 to 2 mean success."""
+    """Status of the session. 0 to 2 mean success."""
     momsn: int
     mtmsn: int
     time: int
@@ -75,7 +75,7 @@ class DirectIpMt:
     client_id: int
     imei: str
     payload: bytes | None
-    """The message; None with `RING_ONLY`."""
+    """The message. None if the flag `RING_ONLY` is set."""
     flags: int = 0
     """Disposition flags, a value of `Flags`."""
 
@@ -84,7 +84,8 @@ class DirectIpMt:
 class Confirmation:
     """Result of a `DirectIpMt`.
 
-    `status` 0 to 50 is the place in the modem's queue; below 0 the message was not accepted.
+    A `status` from 0 to 50 is the message's place in the modem's queue. A negative status means
+    that the message was not accepted.
     """
 
     client_id: int
@@ -94,8 +95,8 @@ class Confirmation:
 
 
 def extract_message(buffer: bytearray) -> bytes | None:
-    """Remove the first message from `buffer` and return its elements; None if more bytes are
-    needed.
+    """Remove the first message from `buffer`, and return its elements. Return None if more bytes
+    are needed.
 
     Raises RemoteProtocolError.
     """
@@ -126,10 +127,10 @@ def read_mobile_originated(elements: bytes) -> DirectIpMo:
 
 
 def salvage_payload(elements: bytes) -> tuple[str, bytes]:
-    """Return IMEI and payload of an MO message that `read_mobile_originated` refuses.
+    """Return the IMEI and the payload of an MO message that `read_mobile_originated` refuses.
 
-    The IMEI is empty if no header contains it. If no element is readable as a payload, the payload
-    is all bytes.
+    The IMEI is empty if no header contains it. If no element is readable as a payload, all bytes
+    are returned as the payload.
     """
     imei, payload, at = "", b"", 0
     while at + _ELEMENT.size <= len(elements):
@@ -165,8 +166,8 @@ def read_mo_confirmation(elements: bytes) -> bool:
 
 
 def write(message: DirectIpMo | DirectIpMt | Confirmation) -> bytes:
-    """Return a message as bytes for the connection, with its head. Raises LocalProtocolError if the
-    IMEI does not have 15 digits.
+    """Encode a message with its header, for the connection. Raises LocalProtocolError if the IMEI
+    does not have 15 digits.
     """
     if isinstance(message, DirectIpMo):
         m = message
@@ -189,8 +190,8 @@ def write(message: DirectIpMo | DirectIpMt | Confirmation) -> bytes:
 
 
 def write_mo_confirmation(is_accepted: bool) -> bytes:
-    """Return the hub's answer to an MO message. If the message is not `is_accepted`, the gateway
-    delivers it again.
+    """Return the hub's confirmation of an MO message. If `is_accepted` is False, the gateway
+    delivers the message again.
     """
     return _join([(MO_CONFIRMATION, bytes([is_accepted]))])
 

@@ -1,8 +1,7 @@
 """The on-air format: one envelope of CBOR (RFC 8949) with one or more entries.
 
-`docs/reference/on-air.md` describes it byte by byte, with test vectors. For any bytes from a peer,
-`decode` returns the readable entries and a text for each unreadable entry, or raises
-RemoteProtocolError.
+`docs/reference/on-air.md` describes it byte by byte, with test vectors. For any input, `decode`
+returns the readable entries and a text for each unreadable entry, or raises RemoteProtocolError.
 """
 
 from __future__ import annotations
@@ -63,18 +62,19 @@ from fieldagent.wire.text_code import pack, unpack
 from fieldagent.wire.track import COUNT_MAX, read_track, write_track
 
 EPOCH = 1_735_689_600
-"""Unix time of 2025-01-01T00:00:00Z, which is the zero of all times on the air."""
+"""Unix time of 2025-01-01T00:00:00Z, from which all times on the air are counted."""
 PACKED_BYTES = 512
-"""Maximum size of an envelope with packed text, because decoding a hostile envelope must not take
-long."""
+"""Maximum size in bytes of an envelope with packed text. The limit keeps the decoding of a hostile
+envelope short.
+"""
 MISSING_STATIONS_MAX = 8
 """Maximum number of stations that an Ack lists as missing an item."""
 RADIUS_MAX_KM = 20_100
 """Maximum radius of a position in kilometres: half of the earth's circumference."""
 AT_GATEWAY = 1
-"""The value of an Ack's *by hub* if a satellite gateway has the item."""
+"""Value of the member *by hub* of an Ack if a satellite gateway has the item."""
 NO_ROUTE = 255
-"""Number of hops of a sender that no longer reaches the hub."""
+"""Number of hops which means that the sender no longer reaches the hub."""
 SOS = 0x10
 """Flag in the kind of an item that was posted as an SOS."""
 
@@ -102,8 +102,8 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class Introduction:
-    """Identity of a sender. From now on, the entry's sequence, used as an `origin`, means this
-    identity.
+    """Identity of a sender. In later envelopes, an `origin` that is equal to the entry's sequence
+    means this identity.
     """
 
     identity: Identity
@@ -111,11 +111,12 @@ class Introduction:
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """Delivery stage of the peer's item `sequence` for one addressee, with a time."""
+    """Delivery stage that the peer's item `sequence` has reached at one addressee, with a time."""
 
     by: int = 0
-    """In a receipt from the hub: number (as an `origin`) of the addressee, where 0 is the hub
-    itself. In a receipt to the hub: station that assigned `sequence`, where 0 is the hub."""
+    """In a receipt from the hub, the number of the addressee (as an `origin`). In a receipt to the
+    hub, the station that assigned `sequence`. 0 means the hub in both cases.
+    """
     digest: bytes = b""
     """Value of `compute_item_digest` of the item."""
     stage: Stage = Stage.STORED
@@ -126,8 +127,8 @@ class Receipt:
 @dataclass(frozen=True, slots=True)
 class Ack:
     """Confirmation that the sender has stored the item `sequence` of a station, or some of its
-    fragments. With `count` 0 the Ack is a summary: of the items from `sequence` on, the sender has
-    exactly the items in `arrived`.
+    fragments. If `count` is 0, the Ack is a summary: of the items from `sequence` on, the sender
+    has exactly those in `arrived`.
     """
 
     station: int
@@ -137,16 +138,18 @@ class Ack:
     """True if the sender of this Ack has delivered the item to the hub."""
     digest: bytes = b""
     """Value of `compute_item_digest` of a complete item, or `compute_fragments_digest` of the
-    arrived fragments; empty in a summary without items."""
+    arrived fragments. Empty in a summary without items.
+    """
     missing_at: tuple[int, ...] = ()
-    """Known stations that are missing the item. The sender may not relay the item to these
-    stations, because the item has crossed as many kits as allowed."""
+    """Known stations that are missing the item. The sender is not allowed to relay the item to
+    them, because the item has crossed the maximum number of kits.
+    """
     is_at_gateway: bool = False
-    """True if the sender's satellite gateway has the item; the hub may not have it."""
+    """True if the sender's satellite gateway has the item. The hub may not have it yet."""
 
     @property
     def whole(self) -> bool:
-        """Return True if all fragments of the item have arrived; always False for a summary."""
+        """Return True if all fragments of the item have arrived. For a summary, return False."""
         return len(self.arrived) == self.count > 0
 
 
@@ -155,16 +158,17 @@ class RelayRequest:
     """Request to a station to relay the envelope's other entries toward the hub."""
 
     station: int
-    """Number of the station; 0 means any station, because no route to the hub is known."""
+    """Number of the station. 0 means any station, because no route to the hub is known."""
 
 
 @dataclass(frozen=True, slots=True)
 class RouteToHub:
-    """The sender's route to the hub, direct or over other kits, as known `minutes` ago."""
+    """The sender's route to the hub, directly or over other kits, as it was known `minutes` ago."""
 
     hops: int
-    """Number of kits between sender and hub: 0 for a direct route, `NO_ROUTE` if the hub is no
-    longer reachable."""
+    """Number of kits between the sender and the hub. 0 means a direct route, and `NO_ROUTE` that
+    the hub is no longer reachable.
+    """
     minutes: int = 0
     cost: int = 0
     """Price in credits of a short message to the hub."""
@@ -174,7 +178,9 @@ class RouteToHub:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Origin of the entry of the same sequence: a station, and the station's number for it."""
+    """Origin of the entry with the same sequence: a station, and the number that the station gave
+    the entry.
+    """
 
     station: int
     sequence: int
@@ -182,7 +188,9 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class AuthorMark:
-    """Author of the following entries, which are repeated for stations that are missing them."""
+    """Station that originally sent the following entries. They are repeated for stations that are
+    missing them.
+    """
 
     station: int
     transmissions: int
@@ -199,14 +207,15 @@ class Program:
 
 @dataclass(frozen=True, slots=True)
 class UnauthenticatedMark:
-    """Marks the SOS of the same sequence as unauthenticated."""
+    """Marks the SOS with the same sequence as unauthenticated."""
 
 
 @dataclass(frozen=True, slots=True)
 class Contact:
-    """Phone and e-mail of the author of the message of the same sequence; empty if unknown.
+    """Telephone number and email address of the author of the message with the same sequence. They
+    are empty if unknown.
 
-    This is a separate entry, so that a reader that does not know its kind still gets the message.
+    This is a separate entry, so that a decoder that does not know its kind still gets the message.
     """
 
     phone: str = ""
@@ -215,8 +224,8 @@ class Contact:
 
 @dataclass(frozen=True, slots=True)
 class EstimatedPosition:
-    """Position that the satellite operator estimated for the sender of the entry of the same
-    sequence, which has no position of its own. `radius` is in kilometres.
+    """Position that the satellite operator has estimated for the sender of the entry with the same
+    sequence, which contains no position. `radius` is in kilometres.
     """
 
     latitude: float
@@ -225,12 +234,12 @@ class EstimatedPosition:
 
 
 Beside = Contact | EstimatedPosition | Source | UnauthenticatedMark
-"""Additions to the item of the same sequence, which is valid without them."""
+"""Additions to the item with the same sequence. The item is valid without them."""
 
 
 @dataclass(frozen=True, slots=True)
 class JournalNumber:
-    """Number of the sender's journal, in the entry's sequence."""
+    """Entry whose sequence is the number of the sender's journal."""
 
     wants_names: bool = False
     """True if the sender is missing names, so that the hub must repeat all introductions."""
@@ -238,12 +247,12 @@ class JournalNumber:
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """Report from a kit to the hub: a message arrived that could not be read."""
+    """Report from a kit to the hub that an unreadable message has arrived."""
 
     size: int
-    """Size in bytes, as the modem reported it; 0 if unknown."""
+    """Size in bytes that the modem reported, or 0 if it is unknown."""
     guard: int | None = None
-    """The two checksum bytes after the message, as a number; None if they were missing."""
+    """The two checksum bytes after the message, as a number. None if they were missing."""
 
 
 Content = (
@@ -272,14 +281,15 @@ Content = (
 @dataclass(frozen=True, slots=True)
 class Entry:
     sequence: int
-    """Number that the sender gave the entry, the same on all channels and in all attempts."""
+    """Number that the sender gave the entry. It is the same on all channels and in all attempts."""
     content: Content
     time: int = EPOCH
     """Unix time in seconds when the position was measured, or the message or data was posted."""
     sos: bool = False
     items_back: int = 0
-    """For an item of an incident: the item's number minus the number of the item that raised the
-    incident; 0 for the item that raised it."""
+    """For an item of an incident, the item's number minus the number of the item that raised the
+    incident. So it is 0 for the item that raised the incident.
+    """
     to: Person | None = None
     """Addressee of an item; None means everyone."""
     wants_receipt: bool = False
@@ -297,22 +307,25 @@ class Entry:
 class Envelope:
     entries: tuple[Entry, ...]
     origin: int = 0
-    """Number of the entries' sender: 0 is the peer itself, and other numbers were introduced
-    before."""
+    """Number of the sender of the entries. 0 is the peer itself. Other numbers were introduced
+    before.
+    """
     not_understood: tuple[str, ...] = ()
     """Entries of unknown kind or shape, each as a sentence for the log."""
     tagged: bool = False
-    """True if the envelope ends with bytes that can be a tag, which is checked if there are
-    keys."""
+    """True if the envelope ends with bytes that can be a tag. The tag is checked if there are
+    keys.
+    """
     key: int | None = None
     """Index of the key that matches the tag."""
     is_packed: bool = False
-    """True if the envelope has the short form, packed text, or a track. The sender can also read
-    such envelopes."""
+    """True if the envelope has the short form, or contains packed text or a track. The sender can
+    then also decode such envelopes.
+    """
 
 
 class Unauthenticated(RemoteProtocolError):
-    """No key matches the tag of the envelope. `missing` means that the envelope has no tag."""
+    """No key matches the tag of the envelope. `missing` is True if the envelope has no tag."""
 
     def __init__(self, *, missing: bool) -> None:
         super().__init__(f"the authentication tag is {'missing' if missing else 'wrong'}")
@@ -320,7 +333,9 @@ class Unauthenticated(RemoteProtocolError):
 
 
 def derive_key(master: bytes, direction: str) -> bytes:
-    """Return the key of one direction (`MO` or `MT`), by HKDF-SHA256 (RFC 5869) without salt."""
+    """Derive the key of one direction (such as `MO` or `MT`) with HKDF-SHA256 (RFC 5869), without
+    salt.
+    """
     extracted = hmac.digest(bytes(32), master, "sha256")
     return hmac.digest(extracted, f"fieldagent {direction}".encode() + b"\x01", "sha256")
 
@@ -329,26 +344,30 @@ FINGERPRINT_BYTES = 8
 
 
 def compute_fingerprint(entry: Entry) -> bytes:
-    """Return the digest that shows whether an item is a duplicate, or another item whose number is
-    reused after a loss of the journal.
+    """Return a digest of an item. It shows whether a received item is a duplicate, or another item
+    that has the same number because the sender lost its journal.
     """
     return hashlib.blake2b(encode([entry]), digest_size=FINGERPRINT_BYTES).digest()
 
 
 def compute_item_digest(entry: Entry) -> bytes:
-    """Return the digest for a confirmation of the item: the start of its fingerprint."""
+    """Return the digest that a confirmation of the item contains: the first bytes of its
+    fingerprint.
+    """
     return compute_fingerprint(entry)[:DIGEST_BYTES]
 
 
 def compute_fragments_digest(slices: Iterable[bytes]) -> bytes:
-    """Return the digest for a confirmation of fragments, over the fragments' payloads in order."""
+    """Return the digest that a confirmation of fragments contains. It is computed over the
+    fragments' payloads in order.
+    """
     return hashlib.blake2b(b"".join(slices), digest_size=8).digest()[:DIGEST_BYTES]
 
 
 def encode(
     entries: Sequence[Entry], *, origin: int = 0, key: bytes | None = None, is_packed: bool = False
 ) -> bytes:
-    """Return the bytes of one envelope. Its times are relative to the time of its first entry.
+    """Encode one envelope. Its times are relative to the time of its first entry.
 
     If `is_packed`, the envelope has the short form, with compressed texts and tracks, unless it is
     too long. Texts of an SOS are not compressed, so that any CBOR reader can read them.
@@ -368,7 +387,7 @@ def encode(
 
 
 def decode(body: bytes, *, keys: Sequence[bytes] = ()) -> Envelope:
-    """Decode one envelope. With `keys`, its tag must match one of the keys.
+    """Decode one envelope. If there are `keys`, its tag must match one of them.
 
     Raises Unauthenticated if no key matches, and RemoteProtocolError if the envelope is not CBOR or
     has another version.
@@ -421,7 +440,9 @@ def _read_person(value: Any) -> Person:
 
 
 def _read_packed(entry: Any, base: int) -> list[Entry] | None:
-    """Return the entries of packed text or a track, or None for any other entry."""
+    """Return the entries in an encoded entry with packed text or a track. Return None for any other
+    entry.
+    """
     match entry:
         case [2, sequence, time, bytes(body)] if not is_position(body):
             try:
@@ -438,7 +459,7 @@ def _read_packed(entry: Any, base: int) -> list[Entry] | None:
 
 
 def _write_packed(entries: Sequence[Entry], base: int) -> list[list[Any]]:
-    """Return the entries with packed texts, and with several positions as one track."""
+    """Encode the entries with packed texts, and several positions as one track."""
     fixes = {
         at: fix
         for at, entry in enumerate(entries)
@@ -694,6 +715,6 @@ _UNTIMED_KINDS: Kinds = {
 }
 
 _TEXTS = {1: 3, 3: 4}
-"""Index of the first text element, which may be packed, by kind of entry."""
+"""For each kind of entry with texts, the index of the first text element, which may be packed."""
 
 _KIND_OF = {row[0]: kind for kind, row in (*_TIMED_KINDS.items(), *_UNTIMED_KINDS.items())}

@@ -1,6 +1,6 @@
-"""Bytes of an envelope: a CBOR array, or the short form for satellite.
+"""The two forms of an encoded envelope: a CBOR array, and the short form for satellite.
 
-In both forms, an entry is read as a list. `docs/reference/on-air.md` describes both, with test
+In both forms, an entry is decoded as a list. `docs/reference/on-air.md` describes both, with test
 vectors.
 """
 
@@ -25,8 +25,9 @@ _SHORT_FORM_BITS = 0xC0
 """Value of the three highest bits in the first byte of a short form. No array begins with it."""
 _TAGGED, _ORIGIN, _AT_BASE, _WIDE, _LATER = 0x10, 0x08, 0x04, 0x02, 0x01
 """The other five bits. _TAGGED: the envelope ends with a tag. _ORIGIN: an origin follows the base.
-_AT_BASE: the first entry is for everyone, and the 0 after its number is left out. _WIDE: the first
-number has 4 bytes. _LATER: reserved for later versions."""
+_AT_BASE: the first entry is for everyone and at the base time, so the 0 after its number is left
+out. _WIDE: the first number has 4 bytes. _LATER: reserved for later versions.
+"""
 _BARE, _MORE, _KIND = 0x80, 0x40, 0x3F
 """Bits of the kind byte. _BARE: the entry has two elements, and the last one is the bytes up to the
 entry's end. _MORE: another entry follows. _KIND: the kind."""
@@ -43,7 +44,7 @@ class EnvelopeParts(NamedTuple):
     """An envelope with its entries as lists."""
 
     base: int
-    """Seconds since the zero of all times on air."""
+    """Base time of the envelope, in seconds since `envelope.EPOCH`."""
     origin: int
     entries: Sequence[Any]
     tagged: bool = False
@@ -51,8 +52,8 @@ class EnvelopeParts(NamedTuple):
 
 
 def write_array(parts: EnvelopeParts, key: bytes | None) -> bytes:
-    """Return an envelope as a CBOR array. With a `key`, its last element is a tag. The function
-    ignores the fields `tagged` and `short` of `parts`.
+    """Encode an envelope as a CBOR array. If `key` is not None, the last element is a tag. The
+    fields `tagged` and `short` of `parts` are ignored.
     """
     items = [VERSION, parts.base, parts.origin, *parts.entries]
     if key is None:
@@ -82,8 +83,8 @@ def _read_array(body: bytes) -> EnvelopeParts:
 
 
 def write_short(parts: EnvelopeParts, key: bytes | None) -> bytes | None:
-    """Return an envelope in the short form, or None if its base or the length of an entry does not
-    fit.
+    """Encode an envelope in the short form. Return None if its base or the length of an entry does
+    not fit.
     """
     if not is_in_range(parts.base, minimum=0):
         return None
@@ -178,7 +179,7 @@ def _split_contents(data: bytes, offset: int) -> Iterator[bytes]:
 
 
 def _read_number(content: bytes, previous: int | None, *, is_wide: bool) -> tuple[int, int]:
-    """Return the number of an entry, and the index after it."""
+    """Return the number of an entry, and the index of the byte after it."""
     if is_wide:
         return _read_whole_number(content, 1, _WIDE_BYTES)
     number, at = strict_cbor.decode_item(content, 1)

@@ -17,7 +17,7 @@ FRAGMENTS_MAX = 255
 ASK_AFTER_S = 600.0
 """Seconds without a new fragment after which the missing fragments are requested."""
 SILENCE_GROWTH_FACTOR = 4
-"""Factor by which the silence before the next request grows."""
+"""Factor by which the silence before each further request is longer."""
 ASK_UNTIL_S = 2 * 86_400.0
 """Seconds of silence after which requests stop."""
 OVERHEAD_BYTES = 18
@@ -26,8 +26,8 @@ _SUM_BYTES = 4
 
 
 def split(envelope: bytes, capacity: int) -> list[Fragment]:
-    """Split an envelope into fragments that each fit into an envelope of `capacity` bytes. A CRC-32
-    protects the whole envelope.
+    """Split an envelope into fragments. Each of them fits into an envelope of `capacity` bytes. A
+    CRC-32 protects the whole envelope.
     """
     size = capacity - OVERHEAD_BYTES
     count = -(-len(add_checksum(envelope)) // size)
@@ -37,7 +37,7 @@ def split(envelope: bytes, capacity: int) -> list[Fragment]:
 
 
 def add_checksum(envelope: bytes) -> bytes:
-    """Return the data to split: the envelope with its CRC-32."""
+    """Return the envelope with its CRC-32. This is the data that is split into fragments."""
     return envelope + zlib.crc32(envelope).to_bytes(_SUM_BYTES)
 
 
@@ -53,12 +53,12 @@ def cut_into_fragments(envelope: bytes, count: int) -> list[Fragment]:
 def find_missing_fragments(
     count: int, stored_indexes: Collection[Collection[int]], tries: int = 0
 ) -> list[int]:
-    """Return the indexes to send, in order. `stored_indexes` has one list of stored indexes per
-    receiver that has any.
+    """Return the indexes of the fragments to send, in order. For each receiver that has fragments,
+    `stored_indexes` contains their indexes.
 
     Fragments that no receiver has come first, then fragments that some receivers are missing. A
     receiver that is missing the first fragment may now be out of range. So after each attempt
-    without progress (`turn`) the order starts with another index.
+    without progress (`tries`), the order starts with another index.
     """
     holders = Counter(index for indices in stored_indexes for index in indices)
     worth = [
@@ -73,12 +73,12 @@ def find_missing_fragments(
 
 @dataclass(frozen=True, slots=True)
 class ReassembledItem:
-    """A complete envelope from fragments."""
+    """An envelope that was reassembled from its fragments."""
 
     envelope: bytes
     entries: list[Entry]
     fragments: list[Entry]
-    """The fragments as they arrived. From now on, a repeated fragment counts as a duplicate."""
+    """The fragments as they arrived. A fragment that arrives again later is a duplicate."""
     not_understood: list[str]
 
 
@@ -86,7 +86,7 @@ def reassemble(sequence: int, count: int, slices: Mapping[int, bytes]) -> Reasse
     """Reassemble an envelope from stored fragments. Return None while fragments are missing.
 
     Raises RemoteProtocolError if the fragments do not fit together, because some belong to another
-    item with the same number. The caller then keeps only the newest fragment, so that the other
+    item with the same number. The caller must then keep only the newest fragment, so that the other
     fragments are requested again.
     """
     if len(slices) < count:
@@ -95,7 +95,7 @@ def reassemble(sequence: int, count: int, slices: Mapping[int, bytes]) -> Reasse
     read = decode(envelope)
     return ReassembledItem(
         envelope,
-        # Refuse fragments inside fragments, with which a peer could cause recursion.
+        # Refuse fragments inside fragments, because a peer could cause a recursion with them.
         [entry for entry in read.entries if not isinstance(entry.content, Fragment)],
         [Entry(sequence, Fragment(index, count, slice_)) for index, slice_ in slices.items()],
         list(read.not_understood),
@@ -103,8 +103,8 @@ def reassemble(sequence: int, count: int, slices: Mapping[int, bytes]) -> Reasse
 
 
 def join(slices: Mapping[int, bytes]) -> bytes:
-    """Join all fragment payloads to the envelope. Raises RemoteProtocolError if they do not fit
-    together.
+    """Join the payloads of all fragments into the envelope. Raises RemoteProtocolError if they do
+    not fit together.
     """
     whole = b"".join(slices[index] for index in sorted(slices))
     envelope, guard = whole[:-_SUM_BYTES], whole[-_SUM_BYTES:]

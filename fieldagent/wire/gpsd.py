@@ -1,5 +1,5 @@
-"""gpsd's JSON protocol (gpsd_json(5)), with one object per line. The agent turns on reports
-(WATCH), and reads the positions (TPV).
+"""gpsd's JSON protocol (gpsd_json(5)): one object per line. The agent turns on the reports (WATCH),
+and reads positions from them (TPV).
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ class NoFix(NamedTuple):
 
 
 GpsReport = Fix | NoFix | None
-"""Report of a receiver; None for any other line."""
+"""Report of a receiver, or None for any other line."""
 
 
 def read_line(line: bytes) -> GpsReport:
-    """Parse a line of gpsd; None if it is not a position report. Raises RemoteProtocolError for an
-    ERROR, or for a line that is not from gpsd.
+    """Parse a line of gpsd. Return None if it is not a position report. Raises RemoteProtocolError
+    if the line is an ERROR, or is not from gpsd.
     """
     try:
         decoded = line.decode()

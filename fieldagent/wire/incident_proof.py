@@ -1,7 +1,7 @@
 """Proof that an incident update comes from the incident's own kit or from the hub.
 
 The kit and the hub have a secret that no one else has. The secret is the device's `satellite-key`,
-or else its link token, of which the hub stores the SHA-256. Neighbours that relay the update, and
+otherwise its link token, of which the hub stores the SHA-256. Neighbours that relay the update, and
 owners of `radio-key`, cannot make such a proof (`docs/reference/on-air.md`, "Incidents").
 """
 

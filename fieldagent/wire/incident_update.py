@@ -1,4 +1,4 @@
-"""An incident update in an envelope, and canned texts in place of a text
+"""Encodes and decodes an incident update in an envelope, and canned texts
 (docs/reference/on-air.md).
 """
 
@@ -17,7 +17,7 @@ _STATES_BY_NUMBER = (
     IncidentState.CLOSED,
     IncidentState.CALLED_OFF,
 )
-"""States by their number on air."""
+"""States by their numbers on the air."""
 
 
 def read_incident_word(
@@ -40,14 +40,16 @@ def read_incident_word(
 
 
 def write_incident_word(update: IncidentUpdate) -> list[Any]:
-    """Return the members of the update's entry."""
+    """Encode an incident update: return the members of its entry."""
     text = write_words(update.text) if update.text else None
     members = (update.station or None, update.by or None, text, update.proof or None)
     return [update.incident, _STATES_BY_NUMBER.index(update.state), *members]
 
 
 def read_words(value: Any) -> str:
-    """Return a text, or the canned text with this number. Raises RemoteProtocolError."""
+    """Parse a text or the number of a canned text, and return the text. Raises
+    RemoteProtocolError.
+    """
     if is_int(value):
         expect(is_in_range(value, minimum=0, maximum=canned.NUMBER_MAX), "number of canned words")
         return canned.get_text(value)

@@ -1,8 +1,7 @@
-"""JSON Web Tokens with RS256 signatures (RFC 7515, RFC 7519, RFC 8017 8.2.2): only verification.
+"""Verifies JSON Web Tokens with RS256 signatures (RFC 7515, RFC 7519, RFC 8017 8.2.2).
 
-With PyJWT, a hub in one file could not support RockBLOCK: for RS256, PyJWT needs `cryptography`,
-whose native code cannot be in a zipapp. Verification only needs one modular power with a public
-exponent, and no secret.
+PyJWT is not used, because for RS256 it needs `cryptography`, whose native code cannot be in a
+zipapp. The verification needs only one modular power with a public exponent, and no secret.
 """
 
 from __future__ import annotations
@@ -99,7 +98,7 @@ def verify(token: str, key: PublicKey) -> dict[str, Any]:
 
 
 def _decode_document(name: str, part: str) -> Any:
-    """Decode one part of a token; `name` is used in errors. Raises ValueError."""
+    """Decode one part of a token. Errors contain its `name`. Raises ValueError."""
     try:
         return load_document(_decode(part))
     except NotJson as error:

@@ -28,8 +28,9 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 FIRST, SHORTEST, LONGEST = 45.0, 5.0, 300.0
 """First, shortest and longest interval in seconds."""
 SHORTEST_GUESS = 30.0
-"""Shortest interval if only lost tests indicate a cut. Shorter intervals would make a link in poor
-coverage expensive, without a benefit."""
+"""Shortest interval in seconds if only unanswered tests indicate a cut. In poor coverage, shorter
+intervals would make a link expensive without a benefit.
+"""
 GROWTH, MARGIN = 1.5, 0.75
 ANSWERED_TESTS_ENOUGH = 3
 """Number of consecutive answered tests after which the interval grows."""
@@ -56,15 +57,15 @@ class _LinkTimes:
     heard: float
     sent_at: float
     unanswered: float | None = None
-    """Idle time before the first message that still waits for its acknowledgement."""
+    """Idle time in seconds before the first message that still waits for its acknowledgement."""
 
     def idle(self, now: float) -> float:
         return now - max(self.heard, self.sent_at)
 
 
 class Keepalive:
-    """Keepalive interval of an agent's links, which follow one another. `interval` is in seconds, 0
-    for never, None for automatic.
+    """Keepalive interval of an agent's successive links. `interval` is in seconds. 0 means no
+    keepalive, and None means that the interval is chosen automatically.
     """
 
     def __init__(self, interval: float | None = 0) -> None:
@@ -73,23 +74,27 @@ class Keepalive:
         self._link = _LinkTimes(-inf, -inf)
         self._answered = 0
         self._broken: LinkBreak | None = None
-        """Break of the last link, until the next attempt shows if the hub can be reached."""
+        """Break of the last link, kept until the next attempt shows whether the hub can be
+        reached.
+        """
         self._alike: list[LinkBreak] = []
         self.cut: LinkBreak | None = None
-        """Idle time after which the path cuts a link, if known."""
+        """Idle time after which the network path cuts a link, if it is known."""
         self._learnt = -inf
 
     @property
     def promise(self) -> int:
-        """Return the promised longest time in seconds between two messages of this end; 0 for no
-        promise.
+        """Return the longest time in seconds between two messages that this end promises, or 0 for
+        no promise.
         """
         longest = LONGEST if self._adapts else self.interval
         return 0 if longest == inf else round(longest)
 
     @property
     def heard_at(self) -> float:
-        """Return the time of the peer's last message on this link; `-inf` before the first."""
+        """Return the time of the peer's last message on this link, or -inf before the first
+        message.
+        """
         return self._link.heard
 
     def begin(self, now: float) -> None:
@@ -107,9 +112,7 @@ class Keepalive:
         self._link.sent_at = now
 
     def compute_due_time(self) -> float:
-        """Return the time of the next ping if this end sends nothing until then; `inf` for
-        never.
-        """
+        """Return the time of the next ping, if this end sends nothing before, or inf for never."""
         return self._link.sent_at + self.interval
 
     def record_acknowledged(self, now: float) -> None:
@@ -146,11 +149,13 @@ class Keepalive:
             self._broken = LinkBreak(link.idle(now), exact=True)
 
     def record_missed(self) -> None:
-        """Record a failed attempt to reach the hub, without coverage or because the hub is down."""
+        """Record a failed attempt to reach the hub, because there is no coverage or the hub is
+        down.
+        """
         self._broken = None
 
     def record_reached(self, now: float) -> None:
-        """Record that the hub is reached again."""
+        """Record that the hub has been reached again."""
         broken, self._broken = self._broken, None
         if broken is None or broken.idle < SHORTEST:
             return
@@ -167,7 +172,7 @@ class Keepalive:
         return max(SHORTEST if link_break.exact else SHORTEST_GUESS, MARGIN * link_break.idle)
 
     def note(self) -> str:
-        """Return a text for people about the path, or '' if there is nothing to report."""
+        """Return a text for people about the network path, or '' if there is nothing to report."""
         if self.cut is None:
             return ""
         when = "after" if self.cut.exact else "within"

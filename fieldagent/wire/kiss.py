@@ -1,6 +1,6 @@
 """KISS: frames between a host and its TNC (Chepponis and Karn, 1987), over a serial line or TCP.
 
-A FEND separates two frames, so that a lost FEND destroys only one frame.
+Frames begin and end with a FEND, so that a lost FEND destroys only one frame.
 """
 
 from __future__ import annotations
@@ -45,9 +45,7 @@ _NO_TEXT = re.compile(rb"[^\t\r\n -~]")
 
 
 class CommandModeDetector:
-    """Recognises a TNC that is in its command mode, in which a TNC sends `cmd:` or `EH?` instead of
-    frames.
-    """
+    """Recognises a TNC in its command mode. It then sends `cmd:` or `EH?` instead of frames."""
 
     def __init__(self) -> None:
         self._text = b""
@@ -74,7 +72,7 @@ class KissDeframer:
         self.damaged = 0
 
     def receive_data(self, data: bytes) -> Iterator[tuple[int, bytes]]:
-        """Yield the frames that end in these bytes. The rest after the last FEND is kept for the
+        """Yield the frames that end in these bytes. The bytes after the last FEND are kept for the
         next call. Empty frames are skipped.
         """
         *ended, rest = data.split(b"\xc0")

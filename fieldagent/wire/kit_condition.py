@@ -1,7 +1,7 @@
-"""Condition of a kit, which the kit reports to the hub over its IP link:
+"""Note with a kit's condition, which the kit sends to the hub over its IP link:
 `docs/reference/ip-link.md`, "Condition".
 
-The report contains the 32 bytes of the answer to `status`, and other facts that are too long for
+The note contains the 32 bytes of the answer to `status`, and other facts that are too long for
 satellite.
 """
 
@@ -18,7 +18,7 @@ from fieldagent.wire.errors import RemoteProtocolError
 from fieldagent.wire.kit_status import BARS_MAX, KitStatus
 
 KIND = 11
-"""Number of the kind of note."""
+"""Number that identifies this kind of note."""
 REPORTED_HOURS = 24
 """Hours of signal in a report."""
 REPORTED_CHANNELS = ("satellite", "cellular")
@@ -50,23 +50,25 @@ _NO_VALUE = 15
 
 @dataclass(frozen=True, slots=True)
 class KitCondition:
-    """Report of a kit about itself."""
+    """Condition of a kit, as the kit reports it."""
 
     status: KitStatus
     system: str = ""
     """Description of the machine in one line; empty if unknown."""
     cause: int = UNKNOWN
-    """One of CAUSES."""
+    """Cause of the machine's last start: an index of CAUSES."""
     starts: int = 0
     """Number of starts of the agent in the last 24 hours."""
     throttled: int | None = None
-    """Bits of THROTTLING, now and since the start; None if unknown."""
+    """Bits of THROTTLING, for the present and since the start. None if unknown."""
     clock: int | None = None
-    """Seconds by which the system's clock is ahead of the known time; None if the time is
-    unknown."""
+    """Seconds by which the system's clock is ahead of the known time. None if the time is
+    unknown.
+    """
     signals: Mapping[str, Sequence[int | None]] | None = None
-    """Median bars of each of the last REPORTED_HOURS, the oldest first, by one of
-    REPORTED_CHANNELS."""
+    """For each of REPORTED_CHANNELS, the median of the signal bars in each of the last
+    REPORTED_HOURS, the oldest first.
+    """
 
     def encode(self) -> bytes:
         """Return the note as CBOR. A value beyond a limit is replaced by the limit."""
@@ -87,7 +89,9 @@ class KitCondition:
 
 
 def read(items: list[Any]) -> KitCondition:
-    """Parse a note of the kind KIND. Raises RemoteProtocolError if a value is out of range."""
+    """Parse a note with a kit's condition. Raises RemoteProtocolError if a value is out of
+    range.
+    """
     match items[1:8]:
         case [bytes(status), str(system), cause, starts, throttled, clock, list(signals)] if (
             len(system) <= SYSTEM_TEXT_MAX
@@ -111,7 +115,9 @@ def read(items: list[Any]) -> KitCondition:
 
 
 def describe_throttling(bits: int) -> tuple[list[str], list[str]]:
-    """Return the current and the earlier flags since the start, as the texts of THROTTLING."""
+    """Return two lists of texts from THROTTLING: for the flags that are set now, and for the flags
+    that were set since the start.
+    """
     now = [words for bit, words in THROTTLING.items() if bits & bit]
     before = [words for bit, words in THROTTLING.items() if bits >> SINCE_BOOT & bit]
     return now, before

@@ -1,4 +1,4 @@
-"""Contents of the notes of an IP link: `docs/reference/ip-link.md`, "Notes".
+"""Notes on an IP link: `docs/reference/ip-link.md`, "Notes".
 
 The hub offers settings and programs that a kit's operator has signed. The kit reports the result of
 an offer, the result of its last update, and the signal of its modems. Each side repeats its notes
@@ -20,7 +20,7 @@ from fieldagent.wire.errors import RemoteProtocolError
 from fieldagent.wire.kit_condition import KitCondition
 
 REASON_MAX = 2_000
-"""Maximum characters of a reason; a longer reason is cut."""
+"""Maximum characters of a reason. A longer reason is cut."""
 MODEMS_MAX = 8
 """Maximum number of modems in a kit's report."""
 BARS, PERCENT = 5, 100
@@ -66,8 +66,9 @@ class OfferReport:
     number: int
     """Number of the offer."""
     state: str
-    """State of the offer: `waiting` for root's unit, on `trial`, `taken`, `refused`, or rolled
-    `back`."""
+    """State of the offer: `waiting` (for root's unit), `trial`, `taken`, `refused`, or `back`
+    (rolled back).
+    """
     reason: str = ""
 
     def make_row(self) -> list[int | str]:
@@ -82,21 +83,22 @@ class ModemReport:
     channel: str
     """Either `satellite` or `radio`."""
     signal: int | None
-    """Bars, 0 to 5; None while unknown."""
+    """Signal bars, 0 to 5. None while unknown."""
     battery: int | None
     """Charge in per cent; None if there is no battery or if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class KitReport:
-    """Report of a kit about itself."""
+    """Report of a kit about its last update and offers, its modems and its installation."""
 
     update: UpdateReport | None = None
     settings: OfferReport | None = None
     program: OfferReport | None = None
     installed: str = ""
-    """One of `zipapp`, `package`, `sources`; empty for an agent that does not support offers of a
-    program."""
+    """Kind of installation: `zipapp`, `package` or `sources`. Empty if the agent does not support
+    offers of a program.
+    """
     modems: tuple[ModemReport, ...] = ()
 
     def encode(self) -> bytes:
@@ -136,8 +138,9 @@ class ProgramOffer:
     number: int
     version: str
     url: str
-    """Address; empty if a delta to the installed program arrived with a command. Such a delta is
-    never sent over a link."""
+    """Address of the program. Empty if a delta for the installed program arrived with a command.
+    Such an offer is never sent over a link.
+    """
 
     def encode(self) -> bytes:
         """Return the note as CBOR."""
@@ -145,7 +148,7 @@ class ProgramOffer:
 
 
 KINDS = ("user", "group", "device")
-"""Kinds of directory entries, by their number in the note."""
+"""Kinds of directory entries, by their numbers in the note."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +192,7 @@ class HasDirectory:
     """Version of the kit's directory. If the hub has another version, it sends its directory."""
 
     version: int
-    """Version number; 0: no directory."""
+    """Version number, or 0 if the kit has no directory."""
 
     def encode(self) -> bytes:
         """Return the note as CBOR."""
@@ -202,7 +205,7 @@ STATIONS_MAX, HOPS_MAX = 64, 255
 
 @dataclass(frozen=True, slots=True)
 class StationsInRange:
-    """Stations that a kit can reach by radio. The kit relays the hub's messages to them."""
+    """Stations to which a kit can relay the hub's messages by radio."""
 
     hops: Mapping[int, int]
     """Number of transmissions from the kit to each station."""
@@ -220,7 +223,9 @@ Note = KitReport | Offer | Directory | HasDirectory | StationsInRange | BackupNo
 
 
 def decode(body: bytes) -> Note | None:
-    """Decode a note; None for a kind from a later version. Raises RemoteProtocolError."""
+    """Decode a note. Return None if its kind is from a later version. Raises
+    RemoteProtocolError.
+    """
     items = strict_cbor.decode_single(body)
     if not isinstance(items, list) or not items or type(items[0]) is not int:
         raise RemoteProtocolError("a note is not an array that starts with its kind")
@@ -306,13 +311,13 @@ def _read_directory_entry(row: Any) -> DirectoryEntry:
 
 
 def is_address(url: str) -> bool:
-    """Return True if a program may be offered at that address."""
+    """Return True if a program may be offered at the address `url`."""
     plain = url.isascii() and url.isprintable() and " " not in url
     return plain and len(url) <= REASON_MAX and url.startswith(("https://", "http://"))
 
 
 def _get_row(items: list[Any], types: tuple[type, ...]) -> list[Any] | None:
-    """Return the members of an optional part, or None."""
+    """Return the members of an optional part of a note, or None if the part is missing."""
     row = items[0] if items else None
     if row is None:
         return None
@@ -357,4 +362,6 @@ _READERS: Mapping[int, Callable[[list[Any]], Note]] = {
     kit_condition.KIND: kit_condition.read,
     **dict.fromkeys(backup_note.KINDS, backup_note.read),
 }
-"""Function that reads a note of each kind. The function gets the whole note, including the kind."""
+"""For each kind of note, the function that parses it. The function gets the whole note, including
+the kind.
+"""

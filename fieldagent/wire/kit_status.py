@@ -1,5 +1,5 @@
-"""Condition of a kit in 32 bytes: the answer to `status`. `docs/reference/on-air.md`,
-"Commands".
+"""Condition of a kit in 32 bytes, which is the answer to the command `status`:
+`docs/reference/on-air.md`, "Commands".
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ _UNKNOWN_DEGREES = -128
 DISK_UNIT = 10_000_000
 """Unit of free disk space in bytes."""
 BARS_MAX = 5
-"""Maximum bars of a signal."""
+"""Maximum number of signal bars."""
 _NO_BARS = 15
 
 
 class KitStatus(NamedTuple):
     version: tuple[int, int, int]
     since: int
-    """Number of commits since the version; 0 for a release."""
+    """Number of commits since the version, or 0 for a release."""
     disk_free: int
     """Free bytes on the journal's disk."""
     disk_used: int
@@ -53,20 +53,18 @@ class KitStatus(NamedTuple):
     """Number of waiting Packages."""
     credits_today: int
     credits_left: int | None
-    """Remaining credits of today; None without a budget."""
+    """Today's remaining credits. None if there is no budget."""
     clock: str
     """Source of the time, one of `CLOCKS`."""
     dead_letters: int
     faults: int
-    """Number of the agent's parts that are down."""
+    """Number of parts of the agent that are down."""
     trouble: bool
     """True if the disk cannot be written, or a part does not run."""
 
 
 def encode(status: KitStatus) -> bytes:
-    """Return the status as bytes. A value that is too large is replaced by the largest possible
-    value.
-    """
+    """Encode the status. A value that is too large is replaced by the largest possible value."""
     states = [
         STATES.index(state) << 4 | (_NO_BARS if bars is None else min(bars, BARS_MAX))
         for state, bars in zip(status.links, status.signals, strict=True)
@@ -116,8 +114,8 @@ def format_lines(status: KitStatus) -> list[str]:
 
 
 def read_version_numbers(version: str) -> tuple[tuple[int, int, int], int]:
-    """Return the numbers of a program's version, and the commits since; zeros if the text is not a
-    version.
+    """Return the numbers of a program's version, and the number of commits since this version.
+    Return zeros if the text is not a version.
     """
     if (match := _VERSION.match(version)) is None:
         return (0, 0, 0), 0
@@ -135,7 +133,9 @@ def _count_words(numbers: Sequence[int], first_hour: int) -> str:
 
 
 def write_version(version: str) -> bytes:
-    """Return a program's version in 3 bytes, or in 5 with commits since the version."""
+    """Encode a program's version in 3 bytes, or in 5 bytes if there are commits since the
+    version.
+    """
     numbers, since = read_version_numbers(version)
     return bytes(min(each, 255) for each in numbers) + (
         min(since, 0xFFFF).to_bytes(2, "big") if since else b""
@@ -143,7 +143,7 @@ def write_version(version: str) -> bytes:
 
 
 def read_version(content: bytes) -> str:
-    """Return the version for people. Raises ValueError."""
+    """Decode a program's version, and return it as text. Raises ValueError."""
     if len(content) not in (3, 5):
         raise ValueError("a version has 3 or 5 bytes")
     return _count_words(content[:3], int.from_bytes(content[3:], "big"))
@@ -186,7 +186,7 @@ def decode(body: bytes) -> KitStatus:
 
 
 def format_span(seconds: int) -> str:
-    """Return a duration with at most two units."""
+    """Return a duration as text with at most two units."""
     minutes = seconds // 60
     if minutes < 60:
         return f"{minutes} min"

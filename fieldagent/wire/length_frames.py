@@ -17,7 +17,9 @@ class LengthDeframer:
     def __init__(
         self, mark: bytes, order: Literal["big", "little"], maximum: int, minimum: int = 0
     ) -> None:
-        """`order` is the byte order of the length. A content has `minimum` to `maximum` bytes."""
+        """`order` is the byte order of the length. The content of a frame has `minimum` to
+        `maximum` bytes.
+        """
         self._mark, self._order = mark, order
         self._least, self._most = minimum, maximum
         self._raw = bytearray()
@@ -25,8 +27,8 @@ class LengthDeframer:
 
     @property
     def is_within(self) -> bool:
-        """Return True if a frame has begun and is incomplete. If no bytes arrive for some time, the
-        caller then calls `discard_incomplete`.
+        """Return True if a frame has begun and is incomplete. If no further bytes arrive for some
+        time, the caller should call `discard_incomplete`.
         """
         return bool(self._raw)
 
@@ -36,7 +38,7 @@ class LengthDeframer:
         self._raw.clear()
 
     def receive_data(self, data: bytes) -> Iterator[bytes]:
-        """Yield the content of each complete frame. The rest is kept for the next call."""
+        """Yield the content of each complete frame. Other bytes are kept for the next call."""
         self._raw += data
         head = len(self._mark) + 2
         while self._find_frame(head):

@@ -1,9 +1,9 @@
 """The IP link between an agent and the hub: numbered messages, acknowledged when they are on disk.
 
 `docs/reference/ip-link.md` describes it byte by byte, with test vectors. Both ends use the same
-protocol. Each CBOR message is one binary WebSocket message. A link keeps no state after its end.
-Unacknowledged messages are sent again over the next link. Receivers recognise duplicates by the
-numbers in the envelopes.
+protocol. Each CBOR message is one binary WebSocket message. No state is kept after the end of a
+link. Unacknowledged messages are sent again over the next link. Receivers recognise duplicates by
+the numbers in the envelopes.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ BODIES_MAX = 200
 HEAD = 5
 """Maximum bytes of the head of each body, if there are several."""
 BODY_BYTES = 102_400
-"""Minimum body size in bytes that every end accepts."""
+"""Body size in bytes that every end must accept."""
 OVERHEAD_BYTES = 16
 """Maximum bytes that a message adds to its body: array, kind, number and the head of the body. If
 there are several bodies, each body also has a head."""
@@ -52,12 +52,12 @@ class Close(IntEnum):
     CHECKED = 1000
     """The connection was only a test, not a link."""
     GOING_AWAY = 1001
-    """This end stops or restarts; reconnect after a while."""
+    """This end stops or restarts. The peer should reconnect after a while."""
     PROTOCOL_ERROR = 1002
     POLICY = 1008
     """The device was disabled, or has another token."""
     TRY_AGAIN = 1013
-    """This end runs but cannot store anything now; reconnect soon."""
+    """This end runs, but cannot store anything now. The peer should reconnect soon."""
     REPLACED = 4000
     """A newer link of the same device has replaced this one."""
     NO_COMMON_VERSION = 4001
@@ -69,26 +69,29 @@ class Close(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class LinkHello:
-    """First message of an end, which describes it."""
+    """First message of each end, with a description of this end."""
 
     lowest: int = VERSION
     highest: int = VERSION
     features: int = 0
-    """Feature bits, such as NOTES. The link can use features that both ends have."""
+    """Feature bits, such as NOTES. The link can use the features that both ends have."""
     size: int = BODY_BYTES
     """Maximum bytes of a message's body that this end accepts."""
     window: int = WINDOW
     """Maximum number of unacknowledged messages that this end accepts."""
     silence: int = 0
-    """Maximum seconds between two messages of this end; 0 means no promise."""
+    """Maximum seconds between two messages of this end. 0 means that this end promises no
+    maximum.
+    """
     journal: int = 0
-    """Number of this end's journal. The number shows the peer which data this end already has. 0
-    means no number."""
+    """Number of this end's journal, which shows the peer which data this end already has. 0 means
+    no number.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class LinkOpened:
-    """The peer's hello has arrived; now messages can be sent."""
+    """The peer's hello has arrived. From now on, messages can be sent."""
 
     version: int
     features: int
@@ -100,8 +103,8 @@ class LinkOpened:
 
 @dataclass(frozen=True, slots=True)
 class MessageReceived:
-    """A message. The receiver acknowledges the message when it and all earlier ones are on disk. A
-    message without a body is a ping.
+    """A message has arrived. The receiver acknowledges it when it and all earlier messages are on
+    disk. A message without a body is a ping.
     """
 
     number: int
@@ -117,7 +120,9 @@ class Acknowledged:
 
 @dataclass(frozen=True, slots=True)
 class NoteReceived:
-    """A note. Notes are not acknowledged, but repeated on each link while they are valid."""
+    """A note has arrived. Notes are not acknowledged, but repeated on each link while they are
+    valid.
+    """
 
     body: bytes
 
@@ -127,7 +132,7 @@ Body = bytes | tuple[bytes, ...]
 
 
 def get_size(body: Body) -> int:
-    """Return the bytes of a message's content."""
+    """Return the size of a message's content in bytes."""
     return len(body) if isinstance(body, bytes) else sum(map(len, body)) + HEAD * len(body)
 
 
@@ -158,8 +163,8 @@ class IpLink:
         return 0 if self._peer is None else self._peer.window - len(self._unacknowledged)
 
     def send(self, body: Body) -> tuple[int, bytes]:
-        """Return the next message: its number, which the acknowledgement will contain, and its
-        bytes.
+        """Encode the next message. Return its number, which the acknowledgement will contain, and
+        its bytes.
         """
         if self._peer is None or self.free < 1:
             raise LocalProtocolError("the window is full, or the peer has not said hello")
@@ -181,7 +186,7 @@ class IpLink:
         return self.send(b"")
 
     def note(self, body: bytes) -> bytes:
-        """Return a note as bytes. A note uses no number and no place in the window."""
+        """Encode a note. A note uses no number and no place in the window."""
         if self._peer is None or not self._peer.features & NOTES:
             raise LocalProtocolError("the peer accepts no notes")
         if len(body) > BODY_BYTES:
@@ -198,10 +203,10 @@ class IpLink:
         return cbor2.dumps([LinkKind.ACKNOWLEDGEMENT, number])
 
     def receive(self, message: bytes) -> LinkEvent | None:
-        """Process a message from the peer, and return the event; None for an unknown kind of
+        """Process a message from the peer, and return the event, or None for an unknown kind of
         message.
 
-        Raises RemoteProtocolError; the caller must then close the connection.
+        If RemoteProtocolError is raised, the caller must close the connection.
         """
         kind, *members = _load(message)
         if kind == LinkKind.HELLO:
@@ -268,7 +273,7 @@ class IpLink:
 
 
 class NoCommonVersion(RemoteProtocolError):
-    """The two ends have no common version of the protocol; the older end must be updated."""
+    """The two ends have no common version of the protocol. The older end must be updated."""
 
 
 def _load(message: bytes) -> list[Any]:

@@ -10,14 +10,14 @@ from math import ceil
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
 PREAMBLE = 8
-"""Symbols of the preamble; 4.25 more symbols end it."""
+"""Number of symbols of the preamble, without the 4.25 symbols at its end."""
 SLOW_SYMBOL = 0.016
-"""Symbol duration in seconds from which radios use the more robust "low data rate" mode."""
+"""If a symbol takes at least this many seconds, radios use the more robust "low data rate" mode."""
 
 
 class LoraSettings(NamedTuple):
-    """Settings of one radio. Two radios hear each other if their frequency, bandwidth and spreading
-    factor are equal.
+    """Settings of one radio. Two radios receive each other if their frequency, bandwidth and
+    spreading factor are equal.
     """
 
     frequency: int

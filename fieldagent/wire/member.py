@@ -1,4 +1,6 @@
-"""Checks an entry's members from a peer. The functions raise ValueError if a member is invalid."""
+"""Checks the members of entries that a peer has sent. The functions raise ValueError if a member is
+invalid.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,7 @@ from typing import Any
 
 
 def is_int(value: Any) -> bool:
-    """Return True if the value is an integer; a bool does not count as an integer."""
+    """Return True if the value is an integer, but not a bool."""
     return isinstance(value, int) and not isinstance(value, bool)
 
 
@@ -18,7 +20,9 @@ def is_in_range(value: Any, *, minimum: int = -(2**32), maximum: int = 2**32 - 1
 
 
 def expect(condition: bool, missing_part: str) -> None:
-    """Raise ValueError with the text that `missing_part` is missing, if `condition` is false."""
+    """Raise ValueError if `condition` is False. The message states that `missing_part` is
+    missing.
+    """
     if not condition:
         raise ValueError(f"{missing_part} is missing")
 

@@ -1,5 +1,5 @@
-"""MeshCore's companion protocol between a radio with that firmware and its host, over a serial line
-or TCP.
+"""MeshCore's companion protocol, between a radio with MeshCore firmware and its host, over a serial
+line or TCP.
 
 Each frame is one byte, a length of two bytes, and a content that begins with its kind. The host
 sends `<` frames, the radio `>` frames. The host sends one command at a time, and the radio answers.
@@ -28,7 +28,7 @@ from fieldagent.wire.length_frames import LengthDeframer
 TCP_PORT = 5000
 BAUD = 115_200
 TO_RADIO, FROM_RADIO = b"<", b">"
-"""First byte of a frame, by direction."""
+"""First byte of a frame, for each direction."""
 FRAME_BYTES = 300
 """Maximum bytes of a frame's content. A longer content is not a frame."""
 KEY_BYTES, PREFIX_BYTES = 32, 6
@@ -37,7 +37,7 @@ TEXT_BYTES = 133
 UNSOLICITED_MIN = 0x80
 """Lowest kind of an unsolicited frame."""
 APP_VERSION = 3
-"""Version with which a radio reports the signal of each message."""
+"""Version of the host's protocol. With this version, a radio reports the signal of each message."""
 CHANNEL_KEY_BYTES = 16
 PUBLIC_KEY = bytes.fromhex("8b3387e9c5cdea6ac9e5edbaa115cd72")
 """Key of the public channel, which each radio has."""
@@ -138,7 +138,7 @@ class TextType(IntEnum):
 
 
 class CompanionSelf(NamedTuple):
-    """Description of a radio by itself."""
+    """A radio's description of itself."""
 
     key: bytes
     name: str
@@ -147,7 +147,7 @@ class CompanionSelf(NamedTuple):
     """Latitude in 1e-6 degree. If longitude and latitude are 0, the position is not set."""
     longitude: int = 0
     is_adding_by_hand: bool = False
-    """True if the radio only reports a heard station, and does not add it."""
+    """True if the radio only reports new stations, and does not add them."""
     frequency: int = 0
     """Frequency in kHz."""
     bandwidth: int = 0
@@ -181,7 +181,7 @@ class CompanionContact(NamedTuple):
     """Unix time of the last change of this entry, by the radio's clock."""
     flags: int = 0
     path_length: int = -1
-    """Length of the path; -1 if no path is known."""
+    """Length of the path, or -1 if no path is known."""
     path: bytes = b""
 
 
@@ -189,7 +189,7 @@ class CompanionText(NamedTuple):
     """A received text that the radio stored for its host."""
 
     sender: bytes
-    """First six bytes of the sender's key; empty on a channel."""
+    """First six bytes of the sender's key. Empty for a text on a channel."""
     channel: int | None
     """Index of the channel; None for a direct message."""
     time: int
@@ -208,7 +208,7 @@ class CompanionSent(NamedTuple):
     ack: bytes
     """Four bytes that identify the acknowledgement of the text."""
     wait_s: float
-    """Expected seconds until the acknowledgement, as the radio estimates them."""
+    """Seconds until the acknowledgement, as estimated by the radio."""
 
 
 class CompanionChannel(NamedTuple):
@@ -288,7 +288,7 @@ def put_contact(contact: CompanionContact) -> bytes:
 
 
 def ask_telemetry(key: bytes) -> bytes:
-    """Return the query for a contact's telemetry. A contact answers only the radios that its user
+    """Return the query for a contact's telemetry. A contact answers only radios that its user
     allows.
     """
     return make_command(CompanionCommand.ASK_TELEMETRY, bytes(3) + key)
@@ -307,7 +307,7 @@ def read_self(content: bytes) -> CompanionSelf:
 
 
 def write_self(device: CompanionSelf) -> bytes:
-    """Return a radio's description of itself, in the form for `read_self`. The maximum power is
+    """Encode a radio's description of itself, in the form for `read_self`. The maximum power is
     written equal to the power.
     """
     head = _SELF.pack(
@@ -335,7 +335,9 @@ def read_device(content: bytes) -> CompanionDevice:
 
 
 def write_device(device: CompanionDevice) -> bytes:
-    """Return the description of a device. Model and firmware are cut to 40 and 20 bytes."""
+    """Encode the description of a device. The model is cut to 40 bytes, and the firmware to 20
+    bytes.
+    """
     body = _DEVICE.pack(
         device.contacts_max // 2,
         device.channels_max,
@@ -348,7 +350,7 @@ def write_device(device: CompanionDevice) -> bytes:
 
 
 def read_contact(content: bytes) -> CompanionContact:
-    """Parse a contact of the list, or an unsolicited one. Raises RemoteProtocolError."""
+    """Parse a contact from the list, or an unsolicited contact. Raises RemoteProtocolError."""
     kind = CompanionMessage.CONTACT
     if content[:1] == bytes([CompanionMessage.NEW_ADVERT]):
         kind = CompanionMessage.NEW_ADVERT
@@ -356,7 +358,7 @@ def read_contact(content: bytes) -> CompanionContact:
 
 
 def read_bare_contact(body: bytes) -> CompanionContact:
-    """Parse a contact without the first byte. Raises RemoteProtocolError."""
+    """Parse a contact without the first byte, which is the kind. Raises RemoteProtocolError."""
     if len(body) < _CONTACT.size:
         raise RemoteProtocolError(f"a contact has {_CONTACT.size} bytes, not {len(body)}")
     key, kind, flags, length, path, name, advertised, latitude, longitude, changed = (
@@ -369,7 +371,7 @@ def read_bare_contact(body: bytes) -> CompanionContact:
 
 
 def write_contact(contact: CompanionContact) -> bytes:
-    """Return a contact without the first byte."""
+    """Encode a contact without the first byte, which is the kind."""
     return _CONTACT.pack(
         contact.key,
         contact.type,
@@ -411,7 +413,7 @@ def _read_direct(body: bytes, snr: float | None) -> CompanionText:
 
 
 def write_text(message: CompanionText) -> bytes:
-    """Return a message in the form for a host that wants its signal."""
+    """Encode a text in the form for a host that wants its signal."""
     path = KNOWN_PATH_LENGTH if message.hops is None else message.hops
     signal = _SIGNAL.pack(round((message.snr or 0) * 4), 0, 0)
     text = message.text.encode()
@@ -435,7 +437,7 @@ def read_sent(content: bytes) -> CompanionSent:
 
 
 def write_sent(answer: CompanionSent) -> bytes:
-    """Return the answer to a sent text, in the form for `read_sent`."""
+    """Encode the answer to a sent text, in the form for `read_sent`."""
     body = _SENT_FORM.pack(answer.flooded, answer.ack, round(answer.wait_s * 1000))
     return bytes([CompanionMessage.SENT]) + body
 
@@ -463,13 +465,13 @@ def read_channel(content: bytes) -> CompanionChannel:
 
 
 def write_channel(channel: CompanionChannel) -> bytes:
-    """Return a channel without the first byte, for an answer or for SET_CHANNEL."""
+    """Encode a channel without the first byte, for an answer or for SET_CHANNEL."""
     return _CHANNEL.pack(channel.place, channel.name.encode()[:32], channel.key)
 
 
 def is_private(channel: CompanionChannel) -> bool:
-    """Return True if a group has chosen the channel's key: it is not public, not empty, and not
-    derived from the channel's name.
+    """Return True if a group has chosen the channel's key: the key is not public, not empty, and
+    not derived from the channel's name.
     """
     of_its_name = sha256(channel.name.encode()).digest()[:CHANNEL_KEY_BYTES]
     return any(channel.key) and channel.key not in (PUBLIC_KEY, of_its_name)
@@ -503,7 +505,7 @@ def read_telemetry(content: bytes) -> tuple[bytes, float | None]:
 
 
 def write_telemetry(sender: bytes, volts: float) -> bytes:
-    """Return a radio's telemetry that contains only its battery voltage, in hundredths of a volt.
+    """Encode a radio's telemetry that contains only its battery voltage, in hundredths of a volt.
     `sender` is the radio's key, or its beginning.
     """
     value = round(volts * 100).to_bytes(2, "big")
@@ -548,7 +550,7 @@ def read_number(body: bytes) -> int:
 
 
 def write_number(kind: int, number: int) -> bytes:
-    """Return a content of that kind with a number of 4 bytes, such as a Unix time."""
+    """Encode the content of a frame of `kind` with a number of 4 bytes, such as a Unix time."""
     return bytes([kind]) + _NUMBER.pack(number)
 
 

@@ -1,4 +1,4 @@
-"""MeshCore's KISS modem: the protocol of a LoRa radio with that firmware.
+"""MeshCore's KISS modem: the protocol of a LoRa radio with MeshCore's KISS firmware.
 
 Data frames are raw LoRa packets. All other frames are KISS "SetHardware": a sub-command and its
 content, little-endian. The modem answers with the sub-command with its highest bit set, with OK, or
@@ -15,7 +15,7 @@ from fieldagent.wire import kiss
 from fieldagent.wire.lora import LoraSettings
 
 PACKET_BYTES = 255
-"""Maximum bytes of a packet. The modem discards a longer one without an answer."""
+"""Maximum bytes of a packet. The modem discards a longer packet without an answer."""
 ANSWER_FLAG = 0x80
 _RADIO = struct.Struct("<IIBB")
 _SHORT, _LONG = struct.Struct("<H"), struct.Struct("<I")
@@ -42,7 +42,7 @@ class MeshcoreReport(IntEnum):
     OK = 0xF0
     ERROR = 0xF1
     TX_DONE = 0xF8
-    """Content 1: sent; 0: not sent."""
+    """Result of a transmission. The content is 1 if the packet was sent, otherwise 0."""
     SIGNAL = 0xF9
     """Signal of the previous packet: signal-to-noise ratio in quarters of a dB, and strength in
     dBm."""
@@ -61,7 +61,7 @@ ERRORS = {
 
 
 class MeshcoreMessage(NamedTuple):
-    """A message of a modem: a `MeshcoreReport` or a command's answer, by its code, and the
+    """A message of a modem: its code (a `MeshcoreReport`, or the code of an answer), and its
     content.
     """
 
@@ -82,7 +82,7 @@ def ask(command: MeshcoreCommand, content: bytes = b"") -> bytes:
 
 
 def read_word(content: bytes) -> MeshcoreMessage | None:
-    """Parse the content of a SetHardware frame from the modem; None if it is empty."""
+    """Parse the content of a SetHardware frame from the modem. Return None if it is empty."""
     return MeshcoreMessage(content[0], content[1:]) if content else None
 
 
@@ -94,17 +94,17 @@ def is_answer_to(message: MeshcoreMessage, command: MeshcoreCommand) -> bool:
 
 
 def write_settings(settings: LoraSettings) -> bytes:
-    """Return the content of SET_RADIO, in the form for `read_settings`."""
+    """Encode LoRa settings as the content of SET_RADIO, in the form for `read_settings`."""
     return _RADIO.pack(*settings)
 
 
 def read_settings(content: bytes) -> LoraSettings | None:
-    """Parse LoRa settings; None if the size is wrong."""
+    """Parse LoRa settings. Return None if the size is wrong."""
     return LoraSettings(*_RADIO.unpack(content)) if len(content) == _RADIO.size else None
 
 
 def read_signal(content: bytes) -> PacketSignal | None:
-    """Parse the signal of the last packet; None if the size is wrong."""
+    """Parse the signal of the last packet. Return None if the size is wrong."""
     if len(content) != 2:
         return None
     quarters, rssi = struct.unpack("<bb", content)
@@ -112,6 +112,6 @@ def read_signal(content: bytes) -> PacketSignal | None:
 
 
 def read_number(content: bytes) -> int | None:
-    """Parse a number of two or four bytes; None if the size is wrong."""
+    """Parse a number of two or four bytes. Return None if the size is wrong."""
     form = {_SHORT.size: _SHORT, _LONG.size: _LONG}.get(len(content))
     return None if form is None else int(form.unpack(content)[0])

@@ -1,5 +1,5 @@
-"""Meshtastic's client API between a radio with that firmware and its host, over a serial line or
-TCP.
+"""Meshtastic's client API, between a radio with Meshtastic firmware and its host, over a serial
+line or TCP.
 
 Each frame is 94 C3, a length of two bytes, and one protobuf. The host sends `ToRadio`, the radio
 `FromRadio`. Between frames a radio may print log lines. Only the members that we use are read;
@@ -25,7 +25,8 @@ FRAME_BYTES = 512
 """Maximum bytes of a protobuf in a frame. A longer content is not a frame."""
 WAKE_BYTES = b"\xc3" * 32
 """Bytes to send when a serial line is opened. The bytes wake a sleeping chip, and end a frame of
-which the chip has read only a part. A radio never takes C3 for the beginning of a frame."""
+which the chip has read only a part. A radio never mistakes C3 for the beginning of a frame.
+"""
 PAYLOAD_BYTES = 233
 """Maximum bytes of `MeshData.payload` that a radio accepts from its host."""
 CHANNEL_BYTES, DIRECT_BYTES = 231, 219
@@ -294,7 +295,7 @@ class Notification(NamedTuple):
 
 class Heartbeat(NamedTuple):
     nonce: int = 0
-    """Nonce; with 1, the radio broadcasts its user information."""
+    """Nonce. If it is 1, the radio broadcasts its user information."""
 
 
 class ToRadio(NamedTuple):
@@ -489,7 +490,9 @@ def read_from_radio(message: bytes) -> FromRadio:
 
 
 def expand_key(key: bytes) -> bytes:
-    """Return the key of a channel's `psk`. A `psk` of one byte means no key or a public one."""
+    """Return the key that a channel's `psk` stands for. A `psk` of one byte means no key, or a
+    public key.
+    """
     if len(key) != 1:
         return key
     if key == b"\0":

@@ -21,7 +21,9 @@ class SignatureParts(NamedTuple):
     second: bytes
 
     def format_signature(self, comment: str) -> str:
-        """Return the signature in the form of minisign's file, with that untrusted comment."""
+        """Return the signature in the form of minisign's file, with `comment` as the untrusted
+        comment.
+        """
         first, second = (base64.b64encode(each).decode() for each in (self.first, self.second))
         return f"untrusted comment: {comment}\n{first}\n{TRUSTED_COMMENT}{self.comment}\n{second}\n"
 

@@ -1,4 +1,4 @@
-"""Properties of a kind of satellite modem that the hub needs for its MT messages."""
+"""Properties of a kind of satellite modem. The hub needs them for its MT messages."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ def _compute_sum(body: bytes) -> int:
 
 
 class ModemKind(NamedTuple):
-    """Kind of satellite modem. The defaults are the values of SBD."""
+    """Kind of satellite modem. The default values are those of SBD."""
 
     mt_bytes: int = MT_BYTES
     """Bytes that the modem accepts in one message."""
     by_bytes: bool = False
-    """True if messages are paid for by bytes instead of credits."""
+    """True if the operator bills bytes instead of credits."""
     keeps_copies: bool = True
     """True if the modem repeats a message that its host has not read."""
     guard: Callable[[bytes], int] = _compute_sum

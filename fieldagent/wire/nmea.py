@@ -1,4 +1,4 @@
-"""NMEA 0183: sentences of a satellite navigation receiver, recognized by their checksums."""
+"""NMEA 0183: sentences of a satellite navigation receiver, recognised by their checksums."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _SENTENCE = re.compile(rb"\$([A-Z0-9]{5}(?:,[ -#%-)+-~]*)?)\*([0-9A-Fa-f]{2})\r?
 
 
 def read_sentences(data: bytes) -> list[str]:
-    """Return the complete sentences with a correct checksum, without `$` and checksum."""
+    """Return the complete sentences with a correct checksum, without the `$` and the checksum."""
     return [
         match[1].decode()
         for match in _SENTENCE.finditer(data)

@@ -1,7 +1,8 @@
-"""The node link between a gateway and the radio node on its serial line. Both ends, sans-IO.
+"""The node link between a gateway and the radio node on its serial line. This module contains both
+ends, without I/O.
 
-`docs/reference/node-link.md` describes it byte by byte, with test vectors. Times are seconds of any
-one clock, from the caller.
+`docs/reference/node-link.md` describes the protocol byte by byte, with test vectors. The caller
+supplies the time, in seconds, always from the same clock.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ FRAME_BYTES = 512
 RETRY_S = 1.0
 """Seconds after which an unacknowledged frame is sent again."""
 TRANSMISSIONS_MAX = 3
-"""Number of transmissions after which the link is down."""
+"""If a frame is unacknowledged after this number of transmissions, the link is down."""
 URGENT, ANSWER_WANTED = 0x01, 0x02
 _HEAD, _SUM = 4, 4
 
@@ -72,7 +73,7 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """Message from the node with the result of a packet's transmission."""
+    """Message from the node with the result of transmitting a packet."""
 
     number: int
     transmitted: bool
@@ -147,10 +148,10 @@ NodeEvent = NodeOpened | Numbered | NodeStatus | Log | Damaged | PeerDown
 
 
 class NodeLink:
-    """One end of a node link. The owner calls `data_to_send` after every call of another method,
-    and `tick` at `deadline`.
+    """One end of a node link. The owner must call `data_to_send` after every call of another
+    method, and `tick` at the time `deadline`.
 
-    After `silence_s` seconds without a valid frame, the link asks the peer for an answer.
+    If no valid frame arrives for `silence_s` seconds, the link asks the peer for an answer.
     """
 
     def __init__(self, hello: NodeHello, silence_s: float = inf) -> None:
@@ -172,7 +173,7 @@ class NodeLink:
     # Methods for the owner.
 
     def open(self, now: float) -> None:
-        """Send a hello, and wait for the peer's hello. Unacknowledged frames are kept."""
+        """Send a hello, and start to wait for the peer's hello. Unacknowledged frames are kept."""
         self._output += bytes(2)
         self._tries = 1
         self._greet_peer(ANSWER_WANTED)
@@ -253,7 +254,7 @@ class NodeLink:
         return self._events.popleft() if self._events else None
 
     def data_to_send(self) -> bytes:
-        """Return the bytes for the line, and remove them."""
+        """Return the bytes that must be written to the line, and remove them from the link."""
         data = bytes(self._output)
         self._output.clear()
         return data

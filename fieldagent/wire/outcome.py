@@ -1,4 +1,4 @@
-"""Result of a transmission, as a driver of the agent or an operator of the hub reports it."""
+"""Result of a transmission, as an agent's driver or a hub's satellite operator reports it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import Enum
 
 
 class Outcome(Enum):
-    """Result of one transmission, as the modem's numbers show it."""
+    """Result of one transmission."""
 
     SENT = "sent"
     """The receiver at the other end of the link has the transmission."""

@@ -1,8 +1,8 @@
-"""Wraps messages between the hub and a kit that another kit relays by radio.
+"""Parcels: messages between the hub and a kit, which another kit relays by radio.
 
 The hub and the kit have a secret that no one else has. The secret is the device's `satellite-key`,
-or else its link token, of which the hub stores the SHA-256. A kit that relays a parcel can read the
-parcel but cannot make one (`docs/reference/on-air.md`, "Parcels").
+otherwise its link token, of which the hub stores the SHA-256. A kit that relays a parcel can read
+the parcel but cannot make one (`docs/reference/on-air.md`, "Parcels").
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from fieldagent.wire.envelope import (
 
 DOWN, UP = "DOWN", "UP"
 """Directions: from the hub to a kit, and from a kit to the hub. Each direction has its own key, so
-that a parcel cannot be sent back as a forged answer."""
+that no kit can send back a parcel as a forged answer.
+"""
 BODY_MAX_BYTES = 1200
 """Maximum bytes of a parcel that can be sent by radio."""
 

@@ -25,17 +25,17 @@ _SOURCES = (
     PositionSource.TYPED,
     PositionSource.LAST,
 )
-"""Sources of a position, by their number on air."""
+"""Sources of a position, by their numbers on the air."""
 
 
 def write_position(latitude: float, longitude: float) -> bytes:
-    """Return a position in degrees as 8 bytes, big-endian, in units of 1e-7 degree."""
+    """Encode a position in degrees as 8 bytes, big-endian, in units of 1e-7 degree."""
     return _POSITION.pack(round(latitude * 1e7), round(longitude * 1e7))
 
 
 def read_position(value: Any) -> tuple[float, float]:
-    """Return latitude and longitude in degrees. Raises ValueError if the position is not
-    on earth.
+    """Decode a position, and return its latitude and longitude in degrees. Raises ValueError if the
+    position is not on earth.
     """
     expect(is_position(value), "position of 8 bytes")
     latitude, longitude = _POSITION.unpack(value)
@@ -44,8 +44,8 @@ def read_position(value: Any) -> tuple[float, float]:
 
 
 def write_location(item: Location) -> list[Any]:
-    """Return the elements of a position on air: position, altitude in m, speed in 0.1 m/s, course
-    in degrees from -180 to 179, and the source if known.
+    """Encode a position as the elements of an entry: position, altitude in m, speed in 0.1 m/s,
+    course in degrees from -180 to 179, and the source if known.
     """
     speed, course = item.speed_over_ground, item.course_over_ground
     source = [] if item.source is None else [_SOURCES.index(item.source)]
@@ -88,13 +88,15 @@ def read_location(
         None if altitude is None else float(altitude),
         None if speed is None else speed / 10,
         None if course is None else float(course % 360),
-        # Leave out the source of a later version.
+        # Leave out a source that only a later version knows.
         _SOURCES[source] if source is not None and source < len(_SOURCES) else None,
     )
 
 
 def track_fix(sequence: int, time: int, item: Location) -> TrackFix | None:
-    """Return the position as part of a track, or None if a track cannot contain all its members."""
+    """Return the position as a fix of a track, or None if a track cannot contain all members of the
+    position.
+    """
     places = [round(degrees * 1e7) for degrees in (item.latitude, item.longitude)]
     if any(place % UNIT for place in places) or item.source is not None or not is_in_range(time):
         return None
@@ -103,7 +105,7 @@ def track_fix(sequence: int, time: int, item: Location) -> TrackFix | None:
 
 
 def make_location(fix: TrackFix) -> Location:
-    """Return a fix of a track as a separate position. Raises ValueError for an impossible number,
+    """Return a fix of a track as an ordinary position. Raises ValueError for an impossible number,
     time or position.
     """
     expect(is_in_range(fix.sequence, minimum=0) and is_in_range(fix.time), "number and time")

@@ -1,7 +1,7 @@
 """The part of Protocol Buffers that radios use: proto3 messages of scalars, bytes and messages.
 
-A `ProtobufSchema` lists the members of a message that we read. Other members are skipped, because
-later versions add fields. Source: protobuf.dev, "Encoding".
+A `ProtobufSchema` lists the members of a message that we need. Other members are skipped, because
+later versions may add fields. Source: protobuf.dev, "Encoding".
 """
 
 from __future__ import annotations
@@ -72,16 +72,16 @@ class ProtobufSchema(Generic[Message]):
         return bytes(written)
 
     def decode(self, data: bytes) -> Message:
-        """Decode a message. Raises RemoteProtocolError. If a member occurs twice, the last value
-        counts. A float that is not finite counts as missing.
+        """Decode a message. Raises RemoteProtocolError. If a member occurs twice, the last value is
+        used. A float that is not finite is treated as missing.
         """
         members: dict[str, Any] = {}
         for number, wire_type, raw in _read_members(data):
             name, kind = self._by_number.get(number, ("", Scalar.BYTES))
             if name and wire_type == _get_wire_type(kind):
                 value = _read_value(kind, raw)
-                # A failed measurement gives a value that is not finite, which cannot be rounded or
-                # written as JSON.
+                # A failed measurement results in a value that is not finite, which cannot be
+                # rounded or written as JSON.
                 if kind is not Scalar.FLOAT or isfinite(value):
                     members[name] = value
         made: Callable[..., Message] = self._message
@@ -124,7 +124,7 @@ def _encode_varint(value: int) -> bytes:
 
 
 def _read_members(data: bytes) -> Iterator[tuple[int, int, int | bytes]]:
-    """Yield number, wire type and content of each member of a message."""
+    """Yield the number, the wire type and the content of each member of a message."""
     position = 0
     while position < len(data):
         tag, position = _read_varint(data, position)

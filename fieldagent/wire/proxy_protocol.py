@@ -1,8 +1,8 @@
 """Reads the address of a client behind a proxy, by the PROXY protocol version 2 ("The PROXY
 protocol", section 2.2).
 
-A connection begins with HEAD bytes, which contain the number of the following bytes. After these
-bytes, the client's bytes follow.
+A connection begins with a header of HEAD bytes, which contains the length of the address part.
+After the address part, the client's bytes follow.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ from fieldagent.wire.errors import RemoteProtocolError
 SIGNATURE = b"\r\n\r\n\0\r\nQUIT\n"
 HEAD = 16
 EXTRA_BYTES_MAX = 2048
-"""Maximum number of bytes after the head. Addresses and additions of proxies need some hundreds."""
+"""Maximum length of the address part. The addresses and additions of real proxies need some
+hundreds of bytes.
+"""
 LOCAL, PROXY = 0x20, 0x21
 """Commands for the proxy's own connection, such as a health check, and for a client's
 connection."""
@@ -23,7 +25,9 @@ ADDRESS = {TCP4: 4, TCP6: 16}
 
 
 def compute_remaining_length(head: bytes) -> int:
-    """Return the number of bytes after the head. Raises RemoteProtocolError."""
+    """Return the length of the address part, which follows the header `head`. Raises
+    RemoteProtocolError.
+    """
     if head[:12] != SIGNATURE:
         raise RemoteProtocolError("it does not begin with the PROXY protocol of version 2")
     if head[12] not in (LOCAL, PROXY):

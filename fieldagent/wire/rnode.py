@@ -1,4 +1,4 @@
-"""RNode: the protocol of a LoRa radio with that firmware.
+"""RNode: the protocol of a LoRa radio with RNode firmware.
 
 Frames are KISS frames whose first byte is a command of RNode. In KISS, command 6 sets hardware; in
 RNode, it turns the radio on and off. Numbers are big-endian. Source: the commands of RNode_Firmware
@@ -73,8 +73,9 @@ QUESTIONS = (
 )
 """Queries of settings, which do not change them."""
 INFO_LOCK, OWN_SETTINGS, SET = 0x9B, 0xA7, 0x73
-"""Places in the EEPROM that show that the board is provisioned and that it has stored settings, and
-the value that these places then have."""
+"""Addresses in the EEPROM which show that the board is provisioned, and that it has stored
+settings; and the value that they then contain.
+"""
 
 QUEUE_FULL_ERRORS = {RnodeError.QUEUE_FULL, RnodeError.MEMORY}
 """Errors for a packet that was refused but can be accepted later."""
@@ -83,12 +84,15 @@ BROKEN_ERRORS = {
     RnodeError.NOT_PROVISIONED: "it is not provisioned: run `rnodeconf --autoinstall` with it once",
     RnodeError.MODEM_TIMEOUT: "its LoRa chip does not answer",
 }
-"""Errors after which the radio does not transmit any more, each as the end of a sentence about a
-radio."""
+"""Errors after which the radio no longer transmits. Each text is the end of a sentence about a
+radio.
+"""
 
 
 class RnodeMessage(NamedTuple):
-    """A message: the number of an `RnodeCommand` or an unknown one, and its content."""
+    """A message: the number of a command (an `RnodeCommand`, or an unknown number), and its
+    content.
+    """
 
     command: int
     content: bytes
@@ -105,8 +109,8 @@ def make_command_frame(command: int, content: bytes = b"") -> bytes:
 
 
 def make_settings_commands(settings: LoraSettings, power: int) -> list[RnodeMessage]:
-    """Return the commands that set a radio that is off. The radio answers each command with the
-    current value.
+    """Return the commands that configure a radio. The radio must be off. It answers each command
+    with the current value.
     """
     return [
         RnodeMessage(RnodeCommand.FREQUENCY, settings.frequency.to_bytes(4, "big")),
@@ -118,7 +122,7 @@ def make_settings_commands(settings: LoraSettings, power: int) -> list[RnodeMess
 
 
 def is_same_value(expected: RnodeMessage, answer: bytes) -> bool:
-    """Return True if the value that a radio reports is the one that was set."""
+    """Return True if the radio's answer contains the value that was set with `expected`."""
     if expected.command == RnodeCommand.FREQUENCY:
         off = int.from_bytes(answer, "big") - int.from_bytes(expected.content, "big")
         return len(answer) == len(expected.content) and abs(off) <= FREQUENCY_TOLERANCE_HZ
@@ -140,7 +144,7 @@ def describe_setting(command: int, content: bytes) -> str:
 
 
 def is_provisioned(memory: bytes) -> bool | None:
-    """Return True if the board is provisioned, or None if unknown."""
+    """Return True if the board is provisioned, or None if this is unknown."""
     return memory[INFO_LOCK] == SET if len(memory) > INFO_LOCK else None
 
 
@@ -150,22 +154,22 @@ def can_start_by_itself(memory: bytes) -> bool:
 
 
 def write_share(percent: float) -> bytes:
-    """Return `percent` of an hour in the form of SHARE_OF_HOUR."""
+    """Encode `percent` of an hour as the content of SHARE_OF_HOUR."""
     return struct.pack(">H", min(HUNDRED_PER_CENT, round(percent * 100)))
 
 
 def read_rssi(content: bytes) -> int | None:
-    """Parse the signal strength in dBm; None if the size is wrong."""
+    """Parse the signal strength in dBm. Return None if the size is wrong."""
     return content[0] - 157 if len(content) == 1 else None
 
 
 def read_snr(content: bytes) -> int | None:
-    """Parse the signal-to-noise ratio in dB; None if the size is wrong."""
+    """Parse the signal-to-noise ratio in dB. Return None if the size is wrong."""
     return round(struct.unpack("b", content)[0] / 4) if len(content) == 1 else None
 
 
 def read_battery(content: bytes) -> RnodeBattery | None:
-    """Parse the battery state; None if it is unknown or there is no battery."""
+    """Parse the battery state. Return None if it is unknown or there is no battery."""
     if len(content) != 2 or not 1 <= content[0] <= 3 or content[1] > 100:
         return None
     return RnodeBattery(content[1], charging=content[0] == 2)

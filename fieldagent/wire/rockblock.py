@@ -1,5 +1,5 @@
-"""RockBLOCK's web services (Ground Control): the webhook of MO messages, and the call for MT
-messages.
+"""RockBLOCK's web services (Ground Control): the webhook for MO messages, and the HTTP request for
+MT messages.
 
 Source: docs.groundcontrol.com, RockBLOCK web services.
 """
@@ -41,16 +41,16 @@ POSITION = ("iridium_latitude", "iridium_longitude", "iridium_cep")
 @dataclass(frozen=True, slots=True)
 class RockBlockMo:
     imei: str
-    """IMEI; empty if the form has no IMEI of 15 digits."""
+    """IMEI. Empty if the form has no IMEI of 15 digits."""
     data: bytes
-    """Message; empty for a mailbox check."""
+    """The message. Empty for a mailbox check."""
     faults: tuple[str, ...] = ()
-    """Reasons to store `data` but not to process it."""
+    """Reasons why `data` is stored but not processed."""
 
 
 def read_mobile_originated(token_members: Mapping[str, Any], *, now: float) -> RockBlockMo:
-    """Parse the result of `check_token`. RockBLOCK has signed these members, so `data` is kept in
-    spite of any fault. `now` is Unix time.
+    """Parse the result of `check_token`. RockBLOCK has signed these members, so `data` is kept even
+    if other members have faults. `now` is Unix time.
     """
     faults = []
     imei = str(token_members.get("imei", ""))
@@ -70,8 +70,8 @@ def read_mobile_originated(token_members: Mapping[str, Any], *, now: float) -> R
 
 
 def check_token(form: Mapping[str, Any], key: PublicKey) -> Mapping[str, Any]:
-    """Return the members that RockBLOCK has signed, after a check that they match the form. Raises
-    RemoteProtocolError.
+    """Verify the token in a form, and return the members that RockBLOCK has signed, if they match
+    the form. Raises RemoteProtocolError.
     """
     claims = verify(str(form.get("JWT", "")), key)
     if claims.get("iss") != ISSUER:
@@ -97,14 +97,14 @@ def read_position(token_members: Mapping[str, Any]) -> tuple[float, float, int] 
 def make_mobile_terminated_form(
     imei: str, username: str, password: str, body: bytes
 ) -> dict[str, str]:
-    """Return the form for a call with an MT message."""
+    """Return the form of an HTTP request with an MT message."""
     return {"imei": imei, "username": username, "password": password, "data": body.hex()}
 
 
 @dataclass(frozen=True, slots=True)
 class RockBlockAnswer:
-    """Answer to a call. If `code` is None, the message was accepted, and `text` is its number at
-    RockBLOCK.
+    """RockBLOCK's response to a request. If `code` is None, the message was accepted, and `text` is
+    its number at RockBLOCK.
     """
 
     code: int | None

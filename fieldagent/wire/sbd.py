@@ -1,8 +1,8 @@
-"""The host's side of the conversation with an Iridium 9602/9603, byte by byte, without I/O.
+"""The host's side of the conversation with an Iridium 9602/9603, without I/O.
 
-Names and sections are as in the ISU AT Command Reference. Every byte from the modem enters through
-`receive_data`, and every event leaves through `next_event`. Unsolicited lines are recognized only
-outside binary data, because a payload can contain anything, even a line `OK`.
+Names and sections are those of the ISU AT Command Reference. `receive_data` gets every byte from
+the modem, and `next_event` returns the events. Unsolicited lines are recognised only outside binary
+data, because a payload can contain anything, even a line `OK`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from fieldagent.wire.errors import LocalProtocolError, RemoteProtocolError
 class SessionVerdict(Enum):
     SENT = "sent"
     DOUBTFUL = "doubtful"
-    """The message may have been sent; the next MOMSN shows if it was."""
+    """The message may have been sent. The next MOMSN shows whether it was."""
     NOT_SENT = "not sent"
     REFUSED = "refused"
     """This message can never be sent."""
@@ -77,7 +77,9 @@ MO_STATUS: dict[int, MoStatus] = {
 
 
 def find_mo_status(number: int) -> MoStatus:
-    """Return the meaning of a status. A reserved number counts as not sent."""
+    """Return the meaning of an MO status number. A reserved number means that the message was not
+    sent.
+    """
     return MO_STATUS.get(number) or MoStatus(
         SessionVerdict.NOT_SENT, f"reserved MO status {number}"
     )
@@ -85,17 +87,18 @@ def find_mo_status(number: int) -> MoStatus:
 
 URGENT_WAIT_MAX_S = 60.0
 _RETRY_SPREADS_S = (0.0, 5.0, 5.0, 30.0, 30.0)
-"""Maximum random delays in seconds, by the maker's advice: at once, twice within 5 s, twice within
-30 s, and then every five minutes."""
+"""Maximum random delays in seconds, as the maker recommends: at once, twice within 5 s, twice
+within 30 s, and then every five minutes.
+"""
 _STEADY_WAIT_S = 300.0
 
 
 def compute_retry_wait(status: MoStatus, tries: int, random_share: float, *, urgent: bool) -> float:
-    """Return the seconds until the next attempt after `tries` earlier ones. `random_share`, from 0
-    to 1, spreads kits over time.
+    """Return the seconds until the next attempt after `tries` earlier ones. `random_share` is a
+    random number from 0 to 1, which spreads the attempts of many kits.
 
-    An SOS waits at most a minute, because a fault of the kit, account or gateway may be fixed
-    meanwhile. An SOS waits longer only if the network itself requests a longer wait.
+    An SOS waits at most a minute, because a fault of the kit, account or gateway may have been
+    fixed by then. It waits longer only if the network itself requests this.
     """
     steady = _STEADY_WAIT_S * (0.75 + 0.5 * random_share)
     wait = _RETRY_SPREADS_S[tries] * random_share if tries < len(_RETRY_SPREADS_S) else steady
@@ -131,16 +134,17 @@ MT_BYTES = 270
 READ_BYTES = 1_890
 """Maximum bytes of an MT message of the 9522/9523, whose messages can also be read."""
 LINE_BYTES = 256
-"""Maximum length of a line; a longer line is noise."""
+"""Maximum length of a line in bytes. A longer line is noise."""
 MOMSN_MODULUS = 65_536
 
 AT_PREFIX = "AT"
 SETUP_COMMAND = "ATE0V1Q0&D0&K0"
-"""Command that turns off the echo, lets the modem show results as text, and turns off DTR and flow
-control, whatever the stored profile contains."""
+"""Command that turns off the echo, makes the modem show results as text, and turns off DTR and flow
+control, whatever the stored profile contains.
+"""
 SYSTEM_TIME = "AT-MSSTM"
 SYSTEM_EPOCH = 1_739_556_857
-"""Unix time of 2025-02-14T18:14:17Z, the zero of the network's clock since January 2026."""
+"""Unix time of 2025-02-14T18:14:17Z, the epoch of the network's clock since January 2026."""
 SYSTEM_TICK = 0.09
 """Unit of the network's clock in seconds."""
 SERIAL_NUMBERS = ("AT+CGSN", "AT+GSN")
@@ -163,7 +167,9 @@ TRAFFIC = "AT+SBDLOE"
 
 
 class LineSetting(NamedTuple):
-    """A required setting, which a modem may silently lose when its power fails for a moment."""
+    """A required setting. A modem may lose it without a report when its power fails for a
+    moment.
+    """
 
     command: str
     query: str
@@ -174,8 +180,9 @@ class LineSetting(NamedTuple):
 RING_ALERT_SETTING = LineSetting("AT+SBDMTA=1", "AT+SBDMTA?", (1,))
 INDICATOR_SETTING = LineSetting("AT+CIER=1,1,1", "AT+CIER?", (1, 1, 1))
 REGISTRATION = LineSetting("AT+SBDAREG=1", "AT+SBDAREG?", (1,))
-"""Setting with which the modem registers again after it was moved far. Without the setting, the
-network sends rings to the old position."""
+"""Setting with which the modem registers again after it was moved far. Without this setting, the
+network sends ring alerts to the old position.
+"""
 
 
 def make_session_timeout(seconds: int) -> str:
@@ -195,14 +202,14 @@ class WriteResult(Enum):
 
     STORED = 0
     TIMEOUT = 1
-    """Within 60 s fewer bytes arrived than announced; no OK follows."""
+    """Within 60 s, fewer bytes arrived than announced. No OK follows."""
     WRONG_SUM = 2
     WRONG_SIZE = 3
 
 
 @dataclass(frozen=True, slots=True)
 class ModemReply:
-    """Final result of a command, with the lines before it."""
+    """Final result of a command, and the lines before the result."""
 
     ok: bool
     lines: tuple[str, ...] = ()
@@ -223,7 +230,7 @@ class MobileTerminatedMessage:
     body: bytes
     intact: bool
     guard: int | None = None
-    """Checksum that followed a damaged message; None if the end is missing."""
+    """Checksum that followed a damaged message. None if the end of the message is missing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,18 +259,19 @@ _INDICATION = re.compile(r"\+CIEV\s*:\s*([01])\s*,\s*([0-5])")
 _UNSOLICITED = re.compile(r"SBDRING|\+CIEV\s*:.*|\+AREG\s*:.*|\+CREG\s*:.*")
 _AFTER_BINARY = b"\r\nOK"
 _LONGEST_HEAD = 0x09
-"""The length of a payload begins with a byte below this value; a line never begins with such a
-byte."""
+"""The length of a payload begins with a byte below this value. A line never begins with such a
+byte.
+"""
 
 
 class _State(Enum):
     IDLE = auto()
     AWAITING_RESULT = auto()
     AWAITING_PAYLOAD = auto()
-    """+SBDWB answered READY; the payload has not been sent yet."""
+    """The modem has answered +SBDWB with READY, but the payload has not been sent yet."""
     AWAITING_WRITE_RESULT = auto()
     AWAITING_BINARY = auto()
-    """+SBDRB was sent; lines may arrive before the binary data."""
+    """+SBDRB was sent. Lines may arrive before the binary data."""
 
 
 class Conversation:
@@ -280,7 +288,7 @@ class Conversation:
         self._drop_line = False
 
     def send(self, command: str) -> bytes:
-        """Return the bytes of a command. A ModemReply (or Ready) ends the command."""
+        """Begin a command, and return its bytes. A ModemReply or a Ready ends the command."""
         if self._state is not _State.IDLE:
             raise LocalProtocolError(f"{command} while {self._command} has not ended")
         self._command = command
@@ -298,7 +306,7 @@ class Conversation:
         return body + compute_checksum(body)
 
     def abandon_command(self) -> MobileTerminatedMessage | None:
-        """Stop waiting for an incomplete or missing answer. Bytes that arrive later belong to no
+        """Stop waiting for an incomplete or missing reply. Bytes that arrive later belong to no
         command. If a message was being read, return its incomplete content.
         """
         begun = self._state is _State.AWAITING_BINARY and self._buffer[:1] < bytes([_LONGEST_HEAD])
@@ -416,7 +424,7 @@ def compute_checksum(body: bytes) -> bytes:
 
 
 def check_mo(body: bytes) -> None:
-    """Check an MO message. Raises LocalProtocolError if the modem must not get it."""
+    """Check an MO message. Raises LocalProtocolError if the modem must not send it."""
     if not 1 <= len(body) <= MO_BYTES:
         raise LocalProtocolError(f"an MO message has 1 to {MO_BYTES} bytes, this one {len(body)}")
     if re.match(rb"RB[0-9]{7}", body):
@@ -430,11 +438,13 @@ class SessionResult:
     mo_status: int
     momsn: int
     mt_status: int
-    """0 for no message, 1 for a received message, 2 for an error while checking."""
+    """0 if no message waits, 1 if a message was received, 2 if an error occurred during the
+    check.
+    """
     mtmsn: int
     mt_length: int
     queued: int
-    """Number of other messages at the gateway."""
+    """Number of further messages that wait at the gateway."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -448,7 +458,7 @@ class BufferStatus:
     """1 while a message in the modem has not been cleared."""
     mtmsn: int
     ring_flag: int
-    """1 while a ring has not been answered. The flag survives power cycles."""
+    """1 while a ring alert has not been answered. The flag survives power cycles."""
     waiting: int
 
 
@@ -483,7 +493,7 @@ def parse_serial_number(reply: ModemReply) -> str:
 
 
 def parse_system_time(reply: ModemReply) -> float | None:
-    """Return Unix time, or None if the modem has not received the network's time yet."""
+    """Return the network's time as Unix time, or None if the modem has not received it yet."""
     for line in reply.lines:
         if match := re.fullmatch(r"-MSSTM: ?([0-9a-fA-F]{1,8})", line):
             return SYSTEM_EPOCH + int(match[1], 16) * SYSTEM_TICK
@@ -524,5 +534,5 @@ def _read_numbers(reply: ModemReply, name: str, pattern: str, minimum: int) -> l
 
 
 def _show_answer(reply: ModemReply) -> str:
-    """Return the modem's answer, for people."""
+    """Return the modem's reply as a text for people."""
     return " ".join(repr(line) for line in (*reply.lines, "OK" if reply.ok else "ERROR"))

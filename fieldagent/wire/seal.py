@@ -1,9 +1,10 @@
-"""Encryption of an envelope for a group's radio channel: deterministic, without a nonce.
+"""Encrypts envelopes for a group's radio channel, deterministically and without a nonce.
 
-After a restart, or after an old copy of its card was restored, a kit would use a counter twice, and
-a small board may have poor random numbers. So the seal uses a synthetic initialization vector (SIV:
+A nonce from a counter is not possible, because a kit would use a value twice after a restart, or
+after an old copy of its card was restored. A nonce from random numbers is not possible, because a
+small board may have poor random numbers. So the seal uses a synthetic initialization vector (SIV:
 Rogaway and Shrimpton, "Deterministic Authenticated-Encryption", 2006; RFC 5297 builds it from AES).
-A MAC over the content is the tag, and the tag starts the key stream. Equal content gives equal
+A MAC over the content is the tag, and the tag starts the key stream. Equal content results in equal
 bytes, which reveals only that the content is equal. Different content has a different tag and a
 different stream. MAC and stream are both HMAC-SHA256, the stream in counter mode (NIST SP
 800-108r1, section 4.1), because Python has no AES in its library.
@@ -34,15 +35,17 @@ def is_sealed(body: bytes) -> bool:
 
 
 def seal(data: bytes, key: bytes) -> bytes:
-    """Return the envelope, sealed with a group's key. The sealed envelope is 9 bytes longer, and
-    equal for equal content.
+    """Encrypt an envelope with a group's key. The result is 9 bytes longer than the envelope, and
+    the same for equal content.
     """
     tag = _tag(data, key)
     return MARK + tag + _combine(data, tag, key)
 
 
 def unseal(body: bytes, keys: Sequence[bytes]) -> tuple[bytes, int] | None:
-    """Return the envelope, and the index of the key that sealed it, or None if no key matches."""
+    """Decrypt a packet. Return the envelope and the index of the key that sealed it, or None if no
+    key matches.
+    """
     tag, hidden = body[1 : 1 + TAG_BYTES], body[1 + TAG_BYTES :]
     for at, key in enumerate(keys):
         plain = _combine(hidden, tag, key)

@@ -1,7 +1,7 @@
-"""A group's new radio-key, encrypted for one kit, so that kits that relay the key cannot read it.
+"""Encrypts a group's new radio key for one kit, so that kits that relay the key cannot read it.
 
-The radio-key is sealed (`wire.seal`) with a key that is derived from a secret of the hub and that
-kit: the device's 32-byte master key, or else the SHA-256 of its link token.
+The radio key is sealed (`wire.seal`) with a key that is derived from a secret of the hub and the
+kit: the device's 32-byte master key, otherwise the SHA-256 of its link token.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ KEY_BYTES = 32
 
 
 def seal_key(key: bytes, secret: bytes) -> bytes:
-    """Return the 32-byte `key` in 41 bytes. `secret` is the same as for
+    """Encrypt the 32-byte `key`. The result has 41 bytes. `secret` is the same as for
     `incident_proof.derive_proof_key`.
     """
     return seal(key, _derive_sealing_key(secret))
 
 
 def open_key(body: bytes, secrets: Iterable[bytes]) -> bytes | None:
-    """Return the key, or None if no secret matches."""
+    """Decrypt a sealed key, and return it, or None if no secret matches."""
     keys = [_derive_sealing_key(each) for each in secrets]
     result = unseal(body, keys) if is_sealed(body) else None
     return None if result is None or len(result[0]) != KEY_BYTES else result[0]

@@ -7,8 +7,8 @@
     satellite-credits-per-day=20
 
 `kit` is the SHA-256 of the kit's hub-token in hexadecimal, so that another kit refuses the text.
-`number` is the Unix time of writing, or the last number plus 1 if that is higher. A kit accepts
-each number once. A setting without a value after = is removed.
+`number` is the Unix time when the text was written, or the last number plus 1 if this is higher. A
+kit accepts each number only once. A setting without a value after = is removed.
 """
 
 from __future__ import annotations
@@ -69,5 +69,5 @@ def read_change(text: str) -> SettingsChange:
 
 
 def get_kit_id(token: str) -> str:
-    """Return the id of the kit with that hub-token, for the text."""
+    """Return the id of the kit with the hub-token `token`, as the text contains it."""
     return hashlib.sha256(token.encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""Alphabets of a text message: GSM 7 bit with its extension (3GPP TS 23.038, 6.2.1), or UCS2.
+"""Alphabets of an SMS: GSM 7 bit with its extension (3GPP TS 23.038, 6.2.1), or UCS2.
 
 A message has 140 octets: 160 septets, or 70 characters of UCS2 (16 bits each). In each part of a
 longer message, a header takes six octets: 153 septets or 67 characters remain (TS 23.040,
@@ -15,7 +15,7 @@ BASIC_CHARACTERS = (
     "@£$¥èéùìòÇ\nØø\rÅåΔ_ΦΓΛΩΠΨΣΘΞ\x1bÆæßÉ !\"#¤%&'()*+,-./0123456789:;<=>?"
     "¡ABCDEFGHIJKLMNOPQRSTUVWXYZÄÖÑÜ§¿abcdefghijklmnopqrstuvwxyzäöñüà"
 )
-"""The 128 characters by their number; 0x1B starts an extension character."""
+"""The 128 characters of the GSM alphabet by their numbers. 0x1B starts an extension character."""
 ESCAPE = 0x1B
 EXTENSION = {
     0x0A: "\f",

@@ -1,7 +1,7 @@
-"""SMS between a kit and the hub: an envelope and acknowledgements, as plain text.
+"""Frames between a kit and the hub over SMS: an envelope and acknowledgements, as plain text.
 
-Every SMS service for a hub carries text, but only few carry octets. So the only form is `fa:` and
-base64 (RFC 4648, 4) without padding, in the GSM alphabet. A message of 160 septets contains 117
+Every SMS service for a hub supports text, but only few support octets. So the only form is `fa:`
+and base64 (RFC 4648, 4) without padding, in the GSM alphabet. A message of 160 septets contains 117
 bytes of a frame. `docs/how-to/sms.md` describes it, with a vector:
 
 | bytes | contents |
@@ -49,15 +49,15 @@ ENVELOPE_BYTES = _count_bytes(_ONE_SMS) - _HEAD - TAG_BYTES
 
 
 def compute_envelope_bytes_down(parts: int) -> int:
-    """Return the maximum bytes of an envelope from the hub in `parts` parts, 2 or more, with four
-    acknowledgements.
+    """Return the maximum bytes of an envelope from the hub in an SMS of `parts` parts (2 or more)
+    with four acknowledgements.
     """
     return _count_bytes(_PART * parts) - _HEAD - TAG_BYTES - TAG_BYTES * 4
 
 
 def derive_name(token_digest: bytes) -> bytes:
-    """Return the name by which the hub finds the kit of that token. No frame contains the rest of
-    the digest, from which the keys are derived.
+    """Return the name by which the hub finds the kit with this token. Frames never contain the rest
+    of the digest, from which the keys are derived.
     """
     return token_digest[:NAME_BYTES]
 
@@ -77,7 +77,7 @@ class SmsFrame:
     name: bytes
     envelope: bytes = b""
     acknowledged: tuple[bytes, ...] = ()
-    """Tags of frames that the sender of this frame has on disk."""
+    """Tags of the frames whose envelopes the sender of this frame has on disk."""
     tag: bytes = b""
     """Tag of a received frame."""
 
@@ -102,12 +102,12 @@ class SmsFrame:
 
 
 def is_frame(text: str) -> bool:
-    """Return True if the text seems to be a frame. A person would not write such a text."""
+    """Return True if the text seems to be a frame, and not written by a person."""
     return text.lstrip().startswith(MARK)
 
 
 def read(text: str) -> SmsFrame:
-    """Return the frame in a text; the frame's tag is not checked. Raises RemoteProtocolError."""
+    """Parse the frame in a text. The frame's tag is not checked. Raises RemoteProtocolError."""
     match = _TEXT.fullmatch(text.strip())
     if match is None:
         raise RemoteProtocolError("it is cut off, or a service has changed characters of it")

@@ -1,4 +1,4 @@
-"""Text messages as a GSM modem exchanges them in PDU mode (3GPP TS 23.040, 9.2; 27.005, 4).
+"""SMS in the form that a GSM modem uses in PDU mode (3GPP TS 23.040, 9.2; 27.005, 4).
 
 A PDU begins with the service centre's address (SCA), followed by the TPDU, of which there are three
 kinds. A SUBMIT goes to the network, a DELIVER comes from the network, and a STATUS-REPORT contains
@@ -69,7 +69,7 @@ class Submit(NamedTuple):
     validity: int = 0xA7
     """TP-VP, relative: A7 is 24 hours, FF 63 weeks (TS 23.040, 9.2.3.12.1)."""
     reference: int = 0
-    """TP-MR; the modem replaces this number by its own."""
+    """TP-MR. The modem replaces this number by its own."""
 
 
 class Deliver(NamedTuple):
@@ -105,7 +105,7 @@ class ReportState(Enum):
     DELIVERED = "delivered"
     """The receiver's handset has the message."""
     UNCONFIRMED = "unconfirmed"
-    """The service centre has finished, and does not know if a handset has the message."""
+    """The service centre has finished, and does not know whether a handset has the message."""
     TRYING = "trying"
     FAILED = "failed"
 
@@ -114,8 +114,8 @@ class ReportState(Enum):
 
 
 def split(content: str | bytes, reference: int) -> list[Content]:
-    """Return the contents of messages for this text or these octets, with `reference` (0 to 255) in
-    each part. Raises LocalProtocolError if more than 255 parts are needed.
+    """Split a text or octets into the contents of one or more messages. Each part contains
+    `reference` (0 to 255). Raises LocalProtocolError if more than 255 parts are needed.
     """
     if isinstance(content, bytes):
         return _split_into_parts(
@@ -157,9 +157,9 @@ def _split_into_parts(coding: Coding, units: Sequence[bytes], reference: int) ->
 
 
 def encode(message: Submit | Deliver | StatusReport) -> bytes:
-    """Return the PDU with an empty SCA, because the modem knows the service centre's address.
-    AT+CMGS needs the length after the first byte. Raises LocalProtocolError if the message cannot
-    be encoded.
+    """Encode a PDU with an empty SCA, because the modem knows the service centre's address. AT+CMGS
+    needs the length without the first byte. Raises LocalProtocolError if the message cannot be
+    encoded.
     """
     if isinstance(message, Submit):
         first = (
@@ -224,8 +224,8 @@ def _encode_user_data(content: Content) -> bytes:
 
 
 def decode(pdu: bytes, *, is_sent: bool = False) -> Submit | Deliver | StatusReport:
-    """Decode a PDU from a modem, DELIVER or STATUS-REPORT; with `is_sent`, a SUBMIT for a modem.
-    Raises RemoteProtocolError.
+    """Decode a PDU from a modem: a DELIVER or STATUS-REPORT. If `is_sent`, decode a SUBMIT for a
+    modem. Raises RemoteProtocolError.
     """
     reader = _Reader(pdu)
     reader.read_octets(reader.read_byte())  # Skip the SCA.
@@ -290,7 +290,9 @@ class _Reader:
         return plus + "".join(_DIGITS[each] for each in nibbles)
 
     def read_moment(self) -> float:
-        """Return Unix time. The zone is in quarters of an hour, its sign in bit 3 (9.2.3.11)."""
+        """Read a time, and return it as Unix time. The time zone is in quarters of an hour, with
+        its sign in bit 3 (9.2.3.11).
+        """
         *fields, zone = self.read_octets(7)
         try:
             year, month, day, hour, minute, second = map(_read_decimal, fields)

@@ -1,8 +1,8 @@
 """The part of CBOR (RFC 8949) that our formats use: definite lengths, 64-bit integers, and no tags.
 
-A general decoder builds whatever tags in untrusted bytes request: patterns, fractions, integers of
-500 000 bits, or structures that contain themselves. So all unused features are refused before
-decoding.
+A general decoder would build everything that tags in untrusted bytes request: patterns, fractions,
+integers of 500 000 bits, or structures that contain themselves. So all unused features are refused
+before the decoding.
 """
 
 from __future__ import annotations

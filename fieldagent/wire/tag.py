@@ -13,7 +13,9 @@ TAG_BYTES = 8
 
 
 def tag(data: bytes, key: bytes) -> bytes:
-    """Return the tag, `TAG_BYTES` bytes, of all bytes before it."""
+    """Return the tag of an envelope (`TAG_BYTES` bytes). `data` contains all bytes before the
+    tag.
+    """
     # The protected header contains algorithm 4.
     structure = cbor2.dumps(["MAC0", b"\xa1\x01\x04", b"", data])
     return hmac.digest(key, structure, hashlib.sha256)[:TAG_BYTES]

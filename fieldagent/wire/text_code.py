@@ -1,9 +1,8 @@
-"""Packs text in fewer bytes than UTF-8, with static models of short messages and an arithmetic
-coder.
+"""Compresses short texts, with static models of short messages and an arithmetic coder.
 
-A general compressor cannot learn from a few dozen bytes, so the models contain the likely
-continuations in advance (`text_models`). A text begins in the Latin model, and changes to the model
-of another script at a letter of that script. `docs/reference/on-air.md` describes the format.
+A general compressor cannot learn from a few dozen bytes, so the models already contain the likely
+continuations (`text_models`). A text begins with the Latin model, and changes to the model of
+another script at a letter of that script. `docs/reference/on-air.md` describes the format.
 """
 
 from __future__ import annotations
@@ -128,7 +127,7 @@ class CodedText:
             raise RemoteProtocolError("packed text holds half of a surrogate pair")
 
     def write(self, text: str, offset: int) -> None:
-        """Code the character at that index."""
+        """Code the character of `text` at the index `offset`."""
         character = text[offset]
         if self.alphabet.get_symbol(character) == self.alphabet.other:
             self.code_symbol(self.alphabet.other)
@@ -166,7 +165,9 @@ class CodedText:
 # with it.
 @lru_cache(maxsize=64)
 def pack(text: str) -> bytes | str:
-    """Return the packed text, or the text itself if UTF-8 is not longer."""
+    """Compress a text. Return the text itself if its UTF-8 is not longer than the compressed
+    bytes.
+    """
     if len(text) > TEXT_MAX:
         return text
     coder = Encoder()
@@ -180,7 +181,7 @@ def pack(text: str) -> bytes | str:
 
 
 def unpack(packed_text: bytes) -> str:
-    """Return the text. Raises RemoteProtocolError if it is damaged."""
+    """Decompress a text. Raises RemoteProtocolError if it is damaged."""
     coded = CodedText(Decoder(packed_text))
     owed = 0
     while len(coded.characters) <= min(TEXT_MAX, CHARACTERS_PER_BYTE_MAX * len(packed_text)):

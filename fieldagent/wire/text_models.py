@@ -91,8 +91,8 @@ class TextAlphabet:
         self._symbol |= dict.fromkeys(DIGITS, self.digit)
 
     def get_symbol(self, character: str) -> int:
-        """Return a character's symbol; for a capital, the symbol of its letter. Return `other` if
-        there is none.
+        """Return the symbol of a character. A capital has the symbol of its small letter. Return
+        `other` if the character has no symbol.
         """
         direct = self._symbol.get(character)
         return (
@@ -114,7 +114,7 @@ class TextAlphabet:
             capitals = upper
 
     def find_capital(self, symbol: int) -> str | None:
-        """Return the capital with the same symbol, or None if there is none."""
+        """Return the capital letter that has the same symbol, or None if there is none."""
         capital = LETTER_CAPITALS.get(self.characters[symbol])
         return None if capital in self._symbol else capital
 
@@ -129,7 +129,8 @@ class Model(Protocol):
 
 
 class Table:
-    """A table, as a tree of contexts. The children of a context have one more symbol at the front.
+    """Static model of a script with a table. The table is a tree of contexts. The children of a
+    context have one more symbol at the front.
 
     The root is the empty context, after which every symbol is possible. The file contains the
     columns one after another, each after its length in 4 bytes. The first columns contain, for each
@@ -193,7 +194,7 @@ class Block:
         self._weights = [48, *[4] * (len(BETWEEN_WORDS) - 1), *[1] * 256, 8, 0, 4, 4]
 
     def code_symbol(self, coder: Coder, symbols_before: list[int], symbol: int = 0) -> int:
-        """Code a symbol, and make it more likely."""
+        """Code a symbol, and make it more likely from now on."""
         choice = coder.choose(self._weights, symbol)
         self._weights[choice] += _LEARNT_WEIGHT
         return choice
@@ -207,5 +208,5 @@ def get_alphabet(script: str) -> TextAlphabet:
 
 @cache
 def get_table(script: str) -> Table:
-    """Return a script's table, which is read when the first text needs it."""
+    """Return the table of a script. The table is loaded when the first text needs it."""
     return Table(get_alphabet(script), read_data("fieldagent.wire", f"text_table_{script}.bin"))

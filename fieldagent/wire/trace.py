@@ -44,17 +44,17 @@ class TraceRecord(NamedTuple):
     direction: str
     """One of `SENT`, `CAME`, `HAPPENED`."""
     data: bytes
-    """The bytes; for `HAPPENED`, a text in ASCII."""
+    """The bytes. For `HAPPENED`, an ASCII text."""
 
 
 def write(records: Iterable[TraceRecord]) -> str:
-    """Return the records as lines."""
+    """Return the text of a trace with these records."""
     return "".join(f"{each.at:.3f} {each.direction} {_escape(each.data)}\n" for each in records)
 
 
 def read(text: str) -> list[TraceRecord]:
-    """Return the records of a trace. Raises RemoteProtocolError with the number of an
-    invalid line.
+    """Parse the text of a trace, and return its records. Raises RemoteProtocolError with the number
+    of an invalid line.
     """
     records = []
     for number, line in enumerate(text.split("\n"), 1):
@@ -132,8 +132,8 @@ def _mask_read(records: Sequence[TraceRecord], offset: int) -> bytes:
 
 
 def _message_zeroed(answer: bytes) -> bytes:
-    """Return the answer to +SBDRB without its message. The echo, the line ends and the length are
-    kept.
+    """Return the reply to +SBDRB with zeros in the place of its message. The echo, the line ends
+    and the length are kept.
     """
     head = re.match(rb"(?:AT\+SBDRB)?[\r\n]*", answer)
     start = head.end() if head else 0
@@ -146,7 +146,9 @@ def _message_zeroed(answer: bytes) -> bytes:
 
 
 def _zero_message(message: bytes) -> bytes:
-    """Return zeros instead of the message, and a checksum that is right if the original one was."""
+    """Return zeros in the place of the message, and a checksum that is correct if the original one
+    was.
+    """
     body, guard = message[:-2], message[-2:]
     right = (sum(body) & 0xFFFF).to_bytes(2) == guard
     return bytes(len(body)) + (b"\0\0" if right else b"\x55\0")[: len(guard)]
@@ -168,7 +170,7 @@ def _mask_message(record: TraceRecord) -> TraceRecord:
 
 
 def write_head(kind: str, *, is_masked: bool) -> str:
-    """Return the first lines of a trace."""
+    """Return the first lines of a trace of `kind`."""
     remark = NO_REPLAY if is_masked and kind == RADIO else ""
     return f"{HEAD} {kind}\n{remark}"
 

@@ -91,9 +91,9 @@ def read_track(sequence: int, time: int, body: bytes) -> list[TrackFix]:
 
 
 def _write_who_has(bits: Bits, members: Sequence[Members]) -> None:
-    """Write which fixes have which members. Write one code if no fix has any member, or if all
-    fixes have all members. Otherwise write, for each member, that no fix has it, that all fixes
-    have it, or a list of the fixes.
+    """Encode which fixes have which members. One code is enough if no fix has any member, or if all
+    fixes have all members. Otherwise encode for each member that no fix has it, that all fixes have
+    it, or the list of fixes that have it.
     """
     some = any(each is not None for fix in members for each in fix)
     every = all(each is not None for fix in members for each in fix)
@@ -161,8 +161,8 @@ def _centre(angle: int) -> int:
 
 
 def _write_column(bits: Bits, column: Sequence[int], size: int = _PARAMETER_BITS) -> None:
-    """Write the steps from one value to the next; or the first step, and the change of each later
-    step.
+    """Encode a column: either the steps from one value to the next, or the first step and the
+    change of each later step.
     """
     steps = [zigzag(after - before) for before, after in pairwise(column)]
     turns = [

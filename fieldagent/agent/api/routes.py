@@ -208,8 +208,8 @@ class LocalApi:
         )
 
     def _format_money(self, credit_count: float) -> str | None:
-        """Return the price of `credit_count` credits as text. Return None if the number is None or
-        0, or if no price is configured.
+        """Return the price of `credit_count` credits as text. Return None if the number is 0, or if
+        no price is configured.
         """
         price = self._parts.price
         return price.format_amount(credit_count) if price is not None and credit_count else None
