@@ -49,9 +49,9 @@ class News(NamedTuple):
     since: float
     """Unix time of the first check of this source."""
     signed: float = 0.0
-    """Unix time when the last text of this source was signed; 0 if there was none."""
+    """Unix time when the last text of this source was signed. 0 if there was none."""
     offered: float = 0.0
-    """Unix time of the hub's offer, if known; 0 if the address is in the settings."""
+    """Unix time of the hub's offer, if known. 0 if the address is in the settings."""
 
     def describe_silence(self, now: float, reason: str = "") -> str:
         """Return a notice if there was no news for too long, otherwise ''. The notice contains

@@ -1,5 +1,5 @@
-"""Types of arguments. Each type raises ArgumentTypeError for an invalid value. A type whose
-`__name__` describes the valid values raises ValueError instead.
+"""Types of arguments for argparse. A type raises ArgumentTypeError if the value is invalid. A type
+whose `__name__` describes the valid values raises ValueError instead.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from typing import Any
 from fieldagent.system.span import read_span
 
 DAYS_MAX = 36_500
-"""Largest number of days for which a key is valid: a hundred years."""
+"""Maximum number of days for which a key is valid: a hundred years."""
 
 
 def make_integer_reader(low: int, high: int) -> Callable[[str], int]:
-    """Return a reader of an integer from `low` to `high`, both included. The reader raises
-    ArgumentTypeError.
+    """Return a function that parses an integer from `low` to `high`, both included. The function
+    raises ArgumentTypeError.
     """
 
     def read(text: str) -> int:
@@ -34,7 +34,7 @@ def make_integer_reader(low: int, high: int) -> Callable[[str], int]:
 
 
 def read_integer(text: str) -> int:
-    """Read an integer. Raises ValueError."""
+    """Parse an integer. Raises ValueError."""
     return int(text)
 
 
@@ -44,7 +44,7 @@ port = make_integer_reader(0, 65_535)
 
 
 def read_seconds(text: str) -> float:
-    """Read a number of seconds, 0 or more. Raises ArgumentTypeError."""
+    """Parse a number of seconds, 0 or more. Raises ArgumentTypeError."""
     try:
         number = float(text)
     except ValueError:
@@ -55,15 +55,15 @@ def read_seconds(text: str) -> float:
 
 
 def read_positive(value: str) -> float:
-    """Read a number above 0. Raises ArgumentTypeError."""
+    """Parse a number above 0. Raises ArgumentTypeError."""
     if not 0 < float(value) < 1e12:
         raise argparse.ArgumentTypeError(f"{value!r} is not a number above 0")
     return float(value)
 
 
 def read_decimal(text: str) -> float:
-    """Read `2450.5`, or `2450,5` as in many languages. `2,450` is refused, because it is ambiguous.
-    Raises ArgumentTypeError.
+    """Parse a number such as `2450.5`, or `2450,5` as in many languages. `2,450` is refused,
+    because it is ambiguous. Raises ArgumentTypeError.
     """
     if match := re.fullmatch(r"([+-]?\d+),(\d{1,2})", text, re.ASCII):
         text = f"{match[1]}.{match[2]}"
@@ -75,7 +75,9 @@ def read_decimal(text: str) -> float:
 
 
 def read_duration(text: str) -> float:
-    """Read 90m, 12h or 2d as seconds, at least 5 minutes. Raises ArgumentTypeError."""
+    """Parse a duration such as 90m, 12h or 2d, and return its seconds. The minimum is 5 minutes.
+    Raises ArgumentTypeError.
+    """
     number, unit = text[:-1], {"m": 60.0, "h": 3600.0, "d": 86_400.0}.get(text[-1:])
     seconds = float(number) * unit if unit and number.replace(".", "", 1).isdecimal() else 0.0
     if not 300 <= seconds <= 366 * 86_400:
@@ -84,8 +86,9 @@ def read_duration(text: str) -> float:
 
 
 def read_minute(text: str) -> int:
-    """Read a time of day such as 06:30, and return the minutes since midnight. Raises
-    ValueError."""
+    """Parse a time of day such as 06:30, and return the minutes since midnight. Raises
+    ValueError.
+    """
     hour, minute = text.split(":")
     if not (0 <= int(hour) < 24 and 0 <= int(minute) < 60):
         raise ValueError
@@ -93,7 +96,7 @@ def read_minute(text: str) -> int:
 
 
 def wait(text: str) -> int:
-    """Read a duration such as 90s, 5m or 2h, from 10 s to a week, and return its seconds. Raises
+    """Parse a duration such as 90s, 5m or 2h, from 10 s to a week, and return its seconds. Raises
     ValueError.
     """
     seconds = read_span(text)
@@ -103,8 +106,8 @@ def wait(text: str) -> int:
 
 
 def watch_hours(text: str) -> tuple[int, int] | None:
-    """Read watch hours, and return their beginning and end in minutes of the day. Both are equal
-    for `always`. Return None for `none`.
+    """Parse watch hours, and return their beginning and end in minutes since midnight. Both are
+    equal for `always`. Return None for `none`.
     """
     if text in ("always", "none"):
         return (0, 0) if text == "always" else None
@@ -118,7 +121,7 @@ read_minute.__name__ = "a time of day such as 18:00"
 
 
 def number(text: str) -> int:
-    """Read the id of a row, which has at most 64 bits in any database."""
+    """Parse the id of a database row, which has at most 64 bits."""
     if not (text.isascii() and text.isdigit() and len(text) <= 18):
         raise ValueError
     return int(text)
@@ -128,7 +131,7 @@ number.__name__ = "a number that `list` shows"
 
 
 def read_credit_count(text: str) -> int:
-    """Read a number of credits."""
+    """Parse a number of credits."""
     if not (text.isascii() and text.isdigit() and len(text) <= 9):
         raise ValueError
     return int(text)
@@ -138,7 +141,7 @@ read_credit_count.__name__ = "a number of credits, from 0 on"
 
 
 def read_days(text: str) -> float:
-    """Read the number of days for which a key is valid. Raises ArgumentTypeError."""
+    """Parse the number of days for which a key is valid. Raises ArgumentTypeError."""
     if not 0 < float(text) <= DAYS_MAX:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0, {DAYS_MAX} at most")
     return float(text)
@@ -149,20 +152,20 @@ read_positive.__name__ = "a number above 0"
 
 
 def read_day(text: str) -> str:
-    """Read a day such as 2026-09-21. Raises ValueError."""
+    """Parse a day such as 2026-09-21. Raises ValueError."""
     from datetime import date  # Import it only here, because other commands do not need it.
 
     return date.fromisoformat(text).isoformat()
 
 
 def read_pairs(text: str) -> tuple[tuple[str, str], ...]:
-    """Read a list such as imei=Device,credits=Used. Raises ValueError."""
+    """Parse a list such as imei=Device,credits=Used. Raises ValueError."""
     split = [each.split("=", 1) for each in text.split(",")]
     return tuple((what.strip(), name.strip()) for what, name in split)
 
 
 def read_setting(text: str) -> tuple[str, str]:
-    """Read NAME=VALUE. Raises ArgumentTypeError."""
+    """Parse NAME=VALUE. Raises ArgumentTypeError."""
     name, equals, value = text.partition("=")
     if not name or not equals or not value:
         raise argparse.ArgumentTypeError(f"{text!r} is not a setting; use NAME=VALUE")

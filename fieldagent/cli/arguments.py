@@ -1,4 +1,4 @@
-"""Reads the command line with the tables of commands, and runs the function of its command."""
+"""Parses the command line with the tables of commands, and runs the function of the command."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ SEPARATE_TABLES = {
 
 
 def dispatch(words: Sequence[str]) -> int:
-    """Run a command line and return its exit code. Without a subcommand, print the help and return
-    USAGE. Wrong arguments raise SystemExit, as in argparse.
+    """Run a command line, and return its exit code. If a subcommand is missing, print the help and
+    return USAGE. Wrong arguments raise SystemExit, as in argparse.
     """
     if words[:1] == ["help"] and words[1:] != ["--help"]:
         words = [*words[1:], "--help"]
@@ -37,8 +37,9 @@ def dispatch(words: Sequence[str]) -> int:
 
 
 def build_parser(words: Sequence[str] | None = None) -> CommandParser:
-    """Build the parser with all commands, or only with the command that `words` name, because each
-    argument costs time at a start. If `words` name no command, the hub's commands are only listed.
+    """Build the parser with all commands. If `words` is not None, include only the command that
+    they name, because each argument costs time at the start. If `words` name no command, the hub's
+    commands are only listed.
     """
     parser = CommandParser(
         prog="fieldagent",

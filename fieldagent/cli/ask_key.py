@@ -1,4 +1,4 @@
-"""Reads a key: with a prompt at a terminal, otherwise as a line of standard input."""
+"""Reads a key: at a prompt on a terminal, otherwise from a line of standard input."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ KEY_BYTES = 32
 
 
 def ask_key(name: str) -> bytes:
-    """Return the key. `name` is its setting. Raises SystemExit if the key is invalid."""
+    """Ask for the key of the setting `name`, and return it. Raises SystemExit if the key is
+    invalid.
+    """
     try:
         key = bytes.fromhex(ask_once(name).strip())
     except ValueError:

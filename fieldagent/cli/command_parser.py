@@ -1,4 +1,6 @@
-"""Parser of a command line. The parser shows the commands in groups and suggests the right word."""
+"""Parser of a command line. It shows the commands in groups, and suggests the correct word for a
+mistyped one.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +14,8 @@ COMMON_OPTIONS = ("-h", "--help", "--version")
 
 
 class CommandParser(argparse.ArgumentParser):
-    """Parser that suggests the right word for a mistyped one, and reads `-8,5417` as a number, not
-    as an option.
+    """Parser that suggests the correct word for a mistyped one, and reads `-8,5417` as a number,
+    not as an option.
     """
 
     def __init__(self, *words: Any, **options: Any) -> None:
@@ -62,7 +64,7 @@ class CommandParser(argparse.ArgumentParser):
         return "".join(lines)
 
     def _get_value(self, action: argparse.Action, arg_string: str) -> Any:
-        """Read a value; argparse calls this."""
+        """Parse a value. argparse calls this method."""
         try:
             return super()._get_value(action, arg_string)
         except argparse.ArgumentError as refused:
@@ -72,15 +74,15 @@ class CommandParser(argparse.ArgumentParser):
             raise argparse.ArgumentError(action, f"{arg_string!r} is wrong; use {valid}") from None
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
-        """Check a word that must be one of several; argparse calls this."""
+        """Check a word that must be one of several. argparse calls this method."""
         if action.choices is not None and value not in action.choices:
             meant = self._find_deeper(value) or _find_meant(str(value), action.choices)
             choice = meant or f"it is one of {', '.join(action.choices)}"
             raise argparse.ArgumentError(action, f"unknown value {value!r}; {choice}")
 
     def _find_deeper(self, word: str) -> str:
-        """Return the words of the commands one step deeper that are called `word`, if there are
-        few.
+        """Return the full words of the commands one level deeper that are called `word`, if there
+        are few.
         """
         found = {" ".join(each[: each.index(word) + 1]) for each in self.deeper if word in each[1:]}
         named = " or ".join(repr(each) for each in sorted(found))
@@ -103,7 +105,7 @@ class CommandParser(argparse.ArgumentParser):
             self._mixing = False
 
     def refuse_unknown(self, words: Sequence[str]) -> NoReturn:
-        """Refuse words that no argument of this command accepts."""
+        """Report words that no argument of this command accepts, and exit."""
         meant = _find_meant(words[0].partition("=")[0], self._option_string_actions)
         self.error(f"{words[0]!r} is unknown; {meant or f'see `{self.prog} --help`'}")
 

@@ -14,7 +14,7 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 class Option(NamedTuple):
     names: tuple[str, ...]
     value: str
-    """Placeholder of the option's value; empty if it has no value."""
+    """Placeholder of the option's value. Empty if the option has no value."""
     choices: tuple[str, ...]
     summary: str
 

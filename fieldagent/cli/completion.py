@@ -1,7 +1,6 @@
 """`fieldagent completion`: scripts with which a shell completes our commands, options and choices.
 
-Each script follows the words to the command that they name, and offers the subcommands and options
-of that command.
+Each script finds the command that the words name, and offers its subcommands and options.
 """
 
 from __future__ import annotations
@@ -34,8 +33,8 @@ def _format_offered(command: Command) -> str:
 
 
 def _write_cases(tree: Sequence[Command], offer: str, of_files: str) -> Iterator[str]:
-    """Yield the common part of bash and zsh. `previous` is the word before the current word, and
-    `at` the path of the command.
+    """Yield a part that the scripts for bash and zsh have in common. `previous` is the word before
+    the current word, and `at` the path of the command.
     """
     yield '    case "$at $previous" in'
     for command in tree:
@@ -52,8 +51,8 @@ def _write_cases(tree: Sequence[Command], offer: str, of_files: str) -> Iterator
 
 
 def _walk(tree: Sequence[Command], words: str, current: str) -> Iterator[str]:
-    """Yield another common part, which follows the words from `i` up to the current word. Each word
-    leads to its subcommand.
+    """Yield another common part: a loop over the words from `i` up to the current word, which finds
+    the subcommand of each word.
     """
     yield f"    for ((; i < {current}; i++)); do"
     yield f'        case "$at ${{{words}[i]}}" in'

@@ -12,7 +12,7 @@ from fieldagent.system.exit_codes import MEANINGS, OK
 
 
 def print_manual(_: argparse.Namespace) -> int:
-    """Print the page for all commands of the parser, and return OK."""
+    """Print the manual page for all commands of the parser, and return OK."""
     print("\n".join(_write_page()))
     return OK
 
@@ -56,7 +56,7 @@ def _find_name(option: Option) -> str:
 
 
 def _escape_roff(text: str) -> str:
-    """Return a line of text with escapes: hyphens do not become dashes, no macro begins, and all
+    """Escape a line of text, so that hyphens do not become dashes, no macro begins, and all
     characters are ASCII, which every troff can read (groff_char(7)).
     """
     escaped = text.replace("\\", "\\e").replace("-", "\\-")

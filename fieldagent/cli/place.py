@@ -1,4 +1,4 @@
-"""Reads a position as people type it after a command: degrees, or a grid reference."""
+"""Parses a position that people type after a command: degrees, or a grid reference."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ class TypedPosition(NamedTuple):
     """Words after the position."""
 
     def get_degrees(self) -> dict[str, str | float]:
-        """Return the position as members of an item in JSON. Typed degrees stay text."""
+        """Return the position as members of an item in JSON. Typed degrees are kept as text."""
         return {"latitude": self.latitude, "longitude": self.longitude}
 
 
 def read_place(words: Sequence[str]) -> TypedPosition:
-    """Return the position at the beginning of the words. Degrees stay as typed, because the
+    """Return the position at the beginning of the words. Degrees are kept as typed, because the
     receiver parses them. Raises CallFailed.
     """
     words = _split_words(words)
@@ -43,8 +43,8 @@ def read_place(words: Sequence[str]) -> TypedPosition:
 
 
 def _split_words(words: Sequence[str]) -> Sequence[str]:
-    """Return the words, with a blank instead of the comma of `46.5,7.25` or `46.5, 7.25`. The
-    commas of `46,5 7,25` stay, because they are decimal commas.
+    """Return the words, with a blank instead of the comma in `46.5,7.25` or `46.5, 7.25`. The
+    commas in `46,5 7,25` are kept, because they are decimal commas.
     """
     words = " ".join(words).split() or words
     first = words[0]
@@ -73,7 +73,7 @@ def _read_in_grid(words: Sequence[str]) -> TypedPosition:
 
 
 def read_only_place(words: Sequence[str]) -> TypedPosition:
-    """Return the position that all of the words form. Raises CallFailed."""
+    """Return the position, if all words belong to it. Raises CallFailed."""
     typed = read_place(words)
     if typed.remaining_words:
         raise CallFailed(

@@ -1,4 +1,4 @@
-"""Shows a QR code in the terminal for a phone's camera. Debian's qrencode draws it."""
+"""Shows a QR code for a phone's camera in the terminal. Debian's program qrencode draws it."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ TIMEOUT_S = 10.0
 
 def show_qr_code(text: str) -> None:
     """Show a text as a QR code. The text goes to qrencode's standard input, because other users can
-    see arguments. If the code cannot be drawn, print the reason and do not fail, because the text
-    itself was already printed.
+    see arguments. If the code cannot be drawn, only print the reason, because the text itself was
+    already printed.
     """
     try:
         drawn = subprocess.run(

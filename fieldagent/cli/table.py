@@ -125,9 +125,9 @@ def add_commands(
     depth: int = 0,
     known_names: frozenset[str] = frozenset(),
 ) -> None:
-    """Add commands below a parser: only the command with which `words` begin, or all. Fewer
-    commands save time, because each argument costs time at a start. `known_names` are the names of
-    arguments that the parsers above have.
+    """Add commands below a parser: only the command with which `words` begin or, if there is none,
+    all commands. Fewer commands save time, because each argument costs time at the start.
+    `known_names` are the names of arguments that the parsers above have.
     """
     below: dict[str, list[Command]] = {}
     for each in commands:

@@ -13,13 +13,14 @@ LOOPBACK_NETWORKS: tuple[Network, ...] = (
 )
 
 _SOURCE_CHARACTERS = 64
-"""Largest number of characters of an address. Longer addresses are cut, because a proxy may send
-any text."""
+"""Maximum number of characters of an address. Longer addresses are cut, because a proxy may send
+any text.
+"""
 
 
 def find_source(address: str) -> str:
-    """Return the source under which an address is counted. For IPv6 this is the /64, because a
-    single user can get all addresses of a /64 (RFC 6177).
+    """Return the source to which an address belongs, for limits per source. For IPv6, the source is
+    the /64 network, because a single user can get all addresses of a /64 (RFC 6177).
     """
     try:
         parsed = ipaddress.ip_address(address)
@@ -33,8 +34,8 @@ def find_source(address: str) -> str:
 
 
 def is_in(address: str, networks: Sequence[Network]) -> bool:
-    """Return True if an address is in one of the networks. A text that is not an IP address is in
-    no network.
+    """Return True if an address is in one of the networks. Return False if the text is not an IP
+    address.
     """
     try:
         return any(ipaddress.ip_address(address) in network for network in networks)

@@ -1,7 +1,7 @@
 """One HTTP/1.1 request to a webhook: h11 on trio, with a total deadline and readable errors.
 
-Redirects are not followed. A connection is closed after the answer, unless the caller keeps
-connections (`KeptConnections`), because most callers call rarely.
+Redirects are not followed. Most callers send requests rarely, so a connection is closed after the
+response, unless the caller keeps connections (`KeptConnections`).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _PORTS = {"http": 80, "https": 443}
 _SAFE = "/%:@!$&'()*+,;=~-._?"
 _READ_SIZE = 16_384
 _INTERIM_MOST = 32
-"""Largest number of responses with status 100 to 199 before the answer (RFC 9110 15.2)."""
+"""Maximum number of responses with status 100 to 199 before the final response (RFC 9110 15.2)."""
 
 
 Opener = Callable[[str, int], Awaitable[trio.SocketStream]]
@@ -42,11 +42,13 @@ class Reply(NamedTuple):
     headers: dict[str, str]
     """Headers with lower-case names. Lines of the same name are joined with commas."""
     body: bytes
-    """Body of the answer, cut off after `max_body` bytes."""
+    """Body of the response, cut off after `max_body` bytes."""
 
 
 class RequestFailed(Exception):
-    """Error: the request got no answer. `reason` is for people: `connection refused`."""
+    """Error: the request got no response. `reason` is a text for people, such as `connection
+    refused`.
+    """
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -69,16 +71,17 @@ async def request(
     open_stream: Opener = trio.open_tcp_stream,
     kept_connections: KeptConnections | None = None,
 ) -> Reply:
-    """Send a request and return its answer, of any status, within `deadline` seconds in total.
+    """Send a request, and return its response, whatever its status is, within `deadline` seconds in
+    total.
 
     `user:password@` in the URL becomes Basic authentication. For https, the server's certificate is
-    verified with the system's authorities, or with `ssl_context`. `open_stream` connects to a host
-    name and port; it may raise RequestFailed. Raises RequestFailed.
+    verified with the system's certificate authorities, or with `ssl_context`. `open_stream`
+    connects to a host name and port; it may raise RequestFailed. Raises RequestFailed.
 
-    With `kept_connections`, the connection of an earlier request is reused, and the connection is
-    kept for the next request. If the other side closes a reused connection without an answer, the
-    request is sent again over a new connection. The other side may have read the first request, so
-    a repeat must be harmless.
+    If `kept_connections` is not None, the connection of an earlier request is reused, and is kept
+    for the next request. If the server closes a reused connection without a response, the request
+    is sent again over a new connection. The server may have read the first request, so a repeat
+    must be harmless.
     """
     where = _split(url)
     try:
@@ -110,7 +113,7 @@ async def request(
 
 
 class _NoAnswer(RequestFailed):
-    """Error: the other side closed the connection without any answer."""
+    """Error: the server closed the connection without any response."""
 
 
 _CONNECTION_BROKEN_REASON = "the connection was broken off before the answer"
@@ -128,7 +131,7 @@ class _ClientConnection:
 
     def is_alive(self) -> bool:
         """Return True if the connection can be reused. A readable connection cannot be reused,
-        because the other side has closed it, or sends without a request.
+        because the server has closed it, or has sent data without a request.
         """
         look = select.poll()
         look.register(self.transport.socket.fileno(), select.POLLIN)
@@ -152,8 +155,8 @@ class KeptConnections:
     _idle: dict[Server, list[_ClientConnection]] = field(default_factory=dict)
 
     def pop_connection(self, server: Server) -> _ClientConnection | None:
-        """Remove and return the connection that was used last and is alive; None if there
-        is none.
+        """Remove and return the connection that was used last and can still be used. Return None if
+        there is none.
         """
         waiting = self._idle.get(server, [])
         connection: _ClientConnection | None = None
@@ -186,8 +189,9 @@ class KeptConnections:
 IDLE_TIMEOUT_S = 30.0
 """Seconds for which an unused connection is kept."""
 _REST_MOST, _REST_WAIT = 65_536, 1.0
-"""Largest number of bytes and of seconds for the unwanted rest of an answer, which is read to keep
-the connection."""
+"""Maximum bytes, and maximum seconds, for reading the unwanted rest of a response, so that the
+connection can be kept.
+"""
 
 
 def _find_server(url: SplitResult) -> Server:
@@ -247,8 +251,8 @@ async def _connect(
 
 @cache
 def _load_system_trust() -> ssl.SSLContext:
-    """Return a context that trusts the system's authorities. The context is loaded once and only
-    for https, because loading costs time and memory.
+    """Return a TLS context that trusts the system's certificate authorities. The context is loaded
+    once and only for https, because loading costs time and memory.
     """
     return tls.trust(None)
 
@@ -261,7 +265,7 @@ async def _exchange(
     url: SplitResult,
     kept_connections: KeptConnections | None,
 ) -> Reply:
-    """Send the request and return its answer. Raises _NoAnswer if the other side closed the
+    """Send the request and return its response. Raises _NoAnswer if the server closed the
     connection instead.
     """
     stream, protocol, keeps = connection.stream, connection.protocol, False
@@ -286,7 +290,7 @@ async def _read_reply(connection: _ClientConnection, max_body: int) -> Reply:
     stream, protocol = connection.stream, connection.protocol
     status, headers, body, interim = 0, {}, bytearray(), 0
     silent = True
-    # If no body is wanted, the head is the whole answer, so ignore later errors of the receiver.
+    # If no body is wanted, the head is the whole response, so ignore later errors of the server.
     while not status or len(body) < max_body:
         event = protocol.next_event()
         if event is h11.NEED_DATA:
@@ -312,8 +316,8 @@ async def _read_reply(connection: _ClientConnection, max_body: int) -> Reply:
 
 
 async def _is_read_whole(stream: trio.abc.Stream, protocol: h11.Connection) -> bool:
-    """Read the rest of an answer within `_REST_MOST` bytes and `_REST_WAIT` seconds, so that the
-    connection can be reused. Return True if the answer is complete.
+    """Read the rest of a response, at most `_REST_MOST` bytes in `_REST_WAIT` seconds, so that the
+    connection can be reused. Return True if the response is complete.
     """
     left = _REST_MOST
     with (
@@ -356,8 +360,8 @@ def _convert_errors() -> Iterator[None]:
 
 
 def _describe_reason(error: OSError) -> str:
-    """Return the cause. trio tries each address of a name, and attaches the errors of these tries
-    to its own error.
+    """Return the cause of an error. trio tries each address of a name, and attaches the errors of
+    the attempts to its own error.
     """
     cause: BaseException = error
     while cause.__cause__ is not None:

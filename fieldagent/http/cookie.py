@@ -21,8 +21,8 @@ def read_cookie(request: Request, name: str) -> str | None:
 
 
 def set_cookie(name: str, value: str, seconds: float, *, secure: bool) -> tuple[str, str]:
-    """Return the header that sets the cookie for `seconds`; 0 deletes it. If `secure`, the cookie
-    is sent only over TLS.
+    """Return the header that sets the cookie for `seconds`, or deletes it if `seconds` is 0. If
+    `secure`, the cookie is sent only over TLS.
     """
     how = "Secure; HttpOnly" if secure else "HttpOnly"
     return "Set-Cookie", f"{name}={value}; Path=/; {how}; SameSite=Strict; Max-Age={seconds:.0f}"

@@ -21,8 +21,8 @@ def exchange(
     body: bytes | None,
     headers: Mapping[str, str],
 ) -> RawAnswer:
-    """Send a request, read the answer, and close the connection. Raises OSError or HTTPException if
-    there is no answer.
+    """Send a request, read the response, and close the connection. Raises OSError or HTTPException
+    if there is no response.
     """
     try:
         connection.request(method, path, body, headers)

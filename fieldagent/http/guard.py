@@ -1,4 +1,4 @@
-"""Checks that refuse a request before a handler runs. Pure: bytes or a head in, `Problem` out.
+"""Checks that refuse a request before a handler runs, by raising a `Problem`. Pure.
 
 The first half checks the raw bytes before h11 gets them. These checks are as strict as RFC 9112
 allows, so that no intermediary can read the length of a message differently. The second half
@@ -33,7 +33,7 @@ _JSON = re.compile(r'application/json[ \t]*(;[ \t]*charset="?utf-8"?[ \t]*)?', r
 def screen_partial_head(data: bytearray, scanned_bytes: int, limits: Limits) -> None:
     """Refuse an incomplete head as soon as it cannot become valid.
 
-    `scanned_bytes` is the number of bytes that were checked before.
+    `scanned_bytes` is the number of bytes that were already checked.
     """
     if not _TOKEN.match(data):
         raise Problem(400, "this is not HTTP: the port speaks plain HTTP/1.1, without TLS")
@@ -46,7 +46,9 @@ def screen_partial_head(data: bytearray, scanned_bytes: int, limits: Limits) -> 
 
 
 def screen_head(head: bytes, limits: Limits) -> None:
-    """Refuse a complete raw head (including the empty line) that h11 would accept."""
+    """Check a complete raw head (including the empty line). Refuse heads that h11 would wrongly
+    accept.
+    """
     if _BARE_LF.search(head):
         raise Problem(400, "a line of the head ends in LF alone (RFC 9112 2.2)")
     if _FOLD.search(head):
@@ -103,7 +105,7 @@ def check_expectation(request: Request) -> None:
 
 
 def check_content(request: Request, admission: Admission) -> None:
-    """Refuse a body that is correctly announced but that the route does not accept."""
+    """Refuse a body that is correctly announced, but is not accepted by the route."""
     headers = request.headers
     if int(headers.get("content-length", "0")) > admission.body:
         raise make_too_large(admission.body)
@@ -151,10 +153,10 @@ def check_loopback_caller(request: Request) -> None:
     """Refuse requests to a loopback port that a web page, DNS rebinding or a proxy could have
     caused.
 
-    With DNS rebinding a browser may send neither Origin nor Sec-Fetch-Site, so Host is the main
-    defence. Host must name the loopback, which a page of another site cannot cause. Any port is
-    accepted, because behind `ssh -L` the browser uses another port. A page of another port has
-    another Origin.
+    With DNS rebinding, a browser may send neither Origin nor Sec-Fetch-Site, so the Host header is
+    the main defence. It must name the loopback, which a page of another site cannot achieve. Any
+    port is accepted in it, because behind `ssh -L` the browser uses another port. A page from
+    another port is refused because its Origin differs.
     """
     headers = request.headers
     host = _parse_loopback_authority(headers.get("host", ""))

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 def choose_language(accept_header: str, available: Sequence[str]) -> str:
     """Return the language of `available`, such as "de", with the highest weight in an
-    Accept-Language header. Among languages of equal weight, the first in the header counts. Without
-    a match, return the first of `available`.
+    Accept-Language header. If several languages have the same weight, the first one in the header
+    is chosen. If none matches, return the first of `available`.
 
-    A range such as "de-CH" selects "de". An unreadable weight counts as 0.
+    A range such as "de-CH" selects "de". An unreadable weight is treated as 0.
     """
     best, best_weight = available[0], 0.0
     for each in accept_header.split(","):
@@ -22,7 +22,7 @@ def choose_language(accept_header: str, available: Sequence[str]) -> str:
 
 
 def _read_weight(parameter: str) -> float:
-    """Return the weight of `q=0.7`; 1 if it is missing."""
+    """Return the weight in a parameter such as `q=0.7`, or 1 if it is missing."""
     name, _, value = parameter.strip().partition("=")
     if not name:
         return 1.0

@@ -9,7 +9,9 @@ from fieldagent.system.lazy_dataclass import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Sizes in bytes, times in seconds. A deadline limits its whole phase, not each read."""
+    """Limits of a server for its peers. Sizes are in bytes, times in seconds. A deadline applies to
+    its whole phase, not to each read.
+    """
 
     head: int = 16_384
     target: int = 8_000
@@ -26,16 +28,18 @@ class Limits:
     """Seconds for a refused peer to read the reason before the connection is reset."""
     connections: int = 128
     leaving_max: int = 512
-    """Largest number of connections, in addition to `connections`, that stay open until they have
-    sent the answer that there is no capacity."""
+    """Maximum number of connections, in addition to `connections`, that stay open until they have
+    sent the response that there is no capacity.
+    """
     per_source: int | None = None
-    """Largest number of connections of one source (see `address`). Upgraded connections do not
-    count."""
+    """Maximum number of connections of one source (see `address`). Upgraded connections do not
+    count.
+    """
     proxies: tuple[Network, ...] = ()
     """Networks whose addresses are shared by many people, so that `per_source` does not apply."""
     pace: CpuPace | None = None
-    """CPU limit per caller; None if all callers are trusted."""
+    """CPU limit per caller. None if all callers are trusted."""
     bodies: int = 16_777_216
-    """Largest total of bytes of all request bodies that are held at the same time."""
+    """Maximum total of bytes of all request bodies that are held at the same time."""
     grace: float = 10.0
     """Seconds for active requests when the server stops."""

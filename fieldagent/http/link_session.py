@@ -1,7 +1,8 @@
 """IP link after its WebSocket is open: the common part of both ends.
 
-An end sends the messages of its `MessagePost`, a few at a time, and ends the link if
-acknowledgements are late. After the end, unacknowledged messages return to the post.
+Each end sends the messages of its `MessagePost`, a few at a time, and ends the link if
+acknowledgements are late. After the end of the link, unacknowledged messages are returned to the
+post.
 """
 
 from __future__ import annotations
@@ -61,12 +62,12 @@ class MessagePost(Protocol[Outgoing]):
     """Source and destination of an end's messages."""
 
     async def accept_hello(self, journal: int) -> None:
-        """Process the peer's hello, with the number of its journal, or 0 if unknown. Called before
-        the first message.
+        """Process the peer's hello. `journal` is the number of the peer's journal, or 0 if unknown.
+        This method is called before the first message.
         """
 
     async def wait_for_next(self, *, urgent: bool) -> Outgoing:
-        """Wait for the next message or, with `urgent`, for the next SOS. A cancellation loses no
+        """Wait for the next message. If `urgent`, wait for the next SOS. A cancellation loses no
         message.
         """
 
@@ -92,7 +93,7 @@ class MessagePost(Protocol[Outgoing]):
 
 
 class LinkEnd(NamedTuple):
-    """End of a link."""
+    """Reason why a link ended."""
 
     code: int
     """Value of `wire.link.Close`, or another code of RFC 6455."""
@@ -110,7 +111,7 @@ class _SilentPeer(Exception):
 
 class _InFlight(NamedTuple, Generic[Outgoing]):
     item: Outgoing | None
-    """Message, or None for a ping."""
+    """The message, or None for a ping."""
     due_at: float
 
 
@@ -130,8 +131,8 @@ class LinkSocket(Protocol):
 
 
 class LinkSession(Generic[Outgoing]):
-    """One link from hello to end. `keepalive` decides when this end pings; by default this end
-    never pings. `journal` is the number of this end's journal.
+    """One link, from the hello to its end. `keepalive` decides when this end sends pings. By
+    default, it sends none. `journal` is the number of this end's journal.
     """
 
     def __init__(
@@ -159,9 +160,9 @@ class LinkSession(Generic[Outgoing]):
         self._in_flight: dict[int, _InFlight[Outgoing]] = {}
         self._peer_silence = inf
         self._pause = trio.CancelScope()
-        """Scope in which the sending task waits; cancelled to make it check again."""
+        """Scope in which the sending task waits. It is cancelled to make the task check again."""
         self._patience = trio.CancelScope()
-        """Scope in which the judging task waits; its deadline is the next limit."""
+        """Scope in which the judging task waits. Its deadline is the next limit."""
 
     async def run(self) -> LinkEnd:
         """Run the link until it ends for any reason, or until cancelled."""

@@ -13,15 +13,16 @@ log = logging.getLogger(__name__)
 
 LOOPBACK = ("127.0.0.1", "::1")
 _BACKLOG = 1024
-"""Largest number of connections that wait in the kernel. A further client connects a second later,
-when TCP retries."""
+"""Maximum number of connections that wait in the kernel. A further client connects a second later,
+when TCP retries.
+"""
 _ATTEMPTS = 8
-"""Largest number of attempts to find a port that is free on every address."""
+"""Maximum number of attempts to find a port that is free on every address."""
 _ABSENT_ERRNOS = {errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT}
 
 
 class ListenFailed(Exception):
-    """Error: a port could not be opened. The text contains the port, the reason and the fix."""
+    """Error: a port could not be opened. The message contains the port, the reason and the fix."""
 
 
 class PortTaken(ListenFailed):
@@ -73,7 +74,7 @@ def open_unix_listener(path: Path) -> socket.socket:
 
 
 def _is_somebody_listening(path: Path) -> bool:
-    """Return True if a program listens on the socket. Raises OSError if the path is not a
+    """Return True if a program listens on the socket at `path`. Raises OSError if the path is not a
     socket.
     """
     if not path.exists():

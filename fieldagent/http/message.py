@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 class Request(NamedTuple):
     """One request with valid framing.
 
-    Guards and judges get it before the body has been read, with an empty `body`.
+    Guards and judges get the request before its body has been read, with an empty `body`.
     """
 
     method: str
     path: str
-    """Path as sent, percent-encoded; `routes` decodes it segment by segment."""
+    """Path as it was sent, percent-encoded. `routes` decodes it segment by segment."""
     query: tuple[tuple[str, str], ...]
     """Decoded query, in order, with repeated names."""
     headers: Mapping[str, str]
@@ -28,16 +28,16 @@ class Request(NamedTuple):
     9110 5.3)."""
     body: bytes = b""
     peer: str = ""
-    """Address at the other end of the connection; empty if there is no such address."""
+    """Address at the other end of the connection. Empty if there is no such address."""
 
 
 class Response(NamedTuple):
-    """Answer of a handler. The server adds length, date and connection headers."""
+    """Response of a handler. The server adds length, date and connection headers."""
 
     status: int
     body: bytes = b""
     content_type: str = "application/json"
-    """Content type; sent only with a body or a stream."""
+    """Content type. It is sent only with a body or a stream."""
     headers: tuple[tuple[str, str], ...] = ()
     stream: Callable[[], AsyncIterator[bytes]] | None = None
     """Function that returns a stream, which replaces `body`. The server sends the stream's parts as
@@ -61,7 +61,7 @@ class Admission(NamedTuple):
 
     handler: Handler
     body: int = 1_048_576
-    """Largest number of bytes of the body."""
+    """Maximum bytes of the body."""
     media_types: tuple[str, ...] = ()
     """Accepted media types of the body, besides JSON."""
     caller: Any = None

@@ -1,6 +1,6 @@
 """Builds an OpenAPI 3.1 description from tables of calls and fields.
 
-A field is a JSON schema, which `text`, `integer`, `record` and the other functions write. Further
+A field is a JSON schema, which `text`, `integer`, `record` and the other functions make. Further
 keywords of JSON Schema are arguments, such as `maxLength=80`. In the fields of a record, `name?` is
 a field that may be absent. `make_document` puts each `NamedPart` among the components of the
 description.
@@ -21,8 +21,8 @@ HTML = "text/html; charset=utf-8"
 
 
 class NamedPart(NamedTuple):
-    """A part of the description with a name among its components. Other parts refer to the part by
-    that name.
+    """A part of the description that is a component with a name. Other parts refer to it by this
+    name.
     """
 
     kind: str
@@ -33,26 +33,27 @@ class NamedPart(NamedTuple):
 Schema = Mapping[str, Any] | NamedPart
 Fields = Mapping[str, Schema]
 Answers = Mapping[Any, Any]
-"""Answers by status, or `default`. Each is a result of `answer` or `problem`, a `NamedPart`, or a
-text. A text for `default` or a status from 400 describes a problem, any other text an answer
-without a body."""
+"""Responses by status, or `default`. Each is a result of `answer` or `problem`, a `NamedPart`, or a
+text. A text for `default` or a status from 400 describes a problem. Any other text describes a
+response without a body.
+"""
 NO_ANSWERS: Answers = {}
 Security = Sequence[Mapping[str, Sequence[str]]]
 
 
 class Access(NamedTuple):
-    """Credentials of calls, and the answers that these calls have in common."""
+    """Credentials that calls need, and the responses that these calls have in common."""
 
     security: Security = ()
     answers: Answers = NO_ANSWERS
     get: Answers = NO_ANSWERS
-    """Answers to GET."""
+    """Responses to GET."""
     other: Answers = NO_ANSWERS
-    """Answers to all other methods."""
+    """Responses to all other methods."""
     body: Answers = NO_ANSWERS
-    """Answers to a call that takes a body. A call without a body does not have the answer 411."""
+    """Responses to a call with a body. A call without a body does not have the response 411."""
     segment: Answers = NO_ANSWERS
-    """Answers to a call whose path has a parameter."""
+    """Responses to a call whose path has a parameter."""
 
 
 OPEN_ACCESS = Access()
@@ -92,9 +93,9 @@ def call(
 ) -> Call:
     """Return the description of a route.
 
-    `summary` is the id of the operation, a colon and its summary. `answers` are by status, and
-    replace the answers of `access`. A single answer is for status 200. A schema as `body` means a
-    required body of JSON with that schema.
+    `summary` contains the id of the operation, a colon and its summary. `answers` contains the
+    responses by status, which replace those of `access`. A single response is for status 200. If
+    `body` is a schema, a JSON body with this schema is required.
     """
     if isinstance(answers, str | NamedPart) or "description" in answers:
         answers = {200: answers}
@@ -103,12 +104,12 @@ def call(
 
 
 def optional(content: Schema) -> Body:
-    """Return the description of a body of JSON that may be missing."""
+    """Return the description of a JSON body that may be missing."""
     return Body({JSON: content}, required=False)
 
 
 def schema(name: str, content: Schema) -> NamedPart:
-    """Return a schema with a name of its own."""
+    """Return a schema with its own name."""
     assert not isinstance(content, NamedPart)
     return NamedPart("schemas", name, content)
 
@@ -122,7 +123,7 @@ def _described(description: str) -> dict[str, Any]:
 
 
 def named_record(name: str, fields: Fields, description: str = "", /) -> NamedPart:
-    """Return a `record` with a name of its own."""
+    """Return a `record` with its own name."""
     return schema(name, record(fields, description))
 
 
@@ -247,7 +248,7 @@ def answer(
 def answer_in_formats(
     description: str, formats: Mapping[str, Schema], headers: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """Return the description of an answer with a schema for each media type."""
+    """Return the description of a response with a schema for each media type."""
     content = {media: {"schema": those} if those else {} for media, those in formats.items()}
     return {
         "description": description,
@@ -257,21 +258,21 @@ def answer_in_formats(
 
 
 def problem(description: str, headers: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Return the description of an answer that reports a problem (RFC 9457)."""
+    """Return the description of a response that reports a problem (RFC 9457)."""
     return answer(description, {"$ref": "#/components/schemas/Problem"}, PROBLEM_JSON, headers)
 
 
 def named_problem(
     name: str, description: str, headers: Mapping[str, Any] | None = None
 ) -> NamedPart:
-    """Return a `problem` with a name of its own."""
+    """Return a `problem` with its own name."""
     return NamedPart("responses", name, problem(description, headers))
 
 
 def answer_header(
     content: Schema, description: str = "", is_required: bool = False
 ) -> dict[str, Any]:
-    """Return the description of a header of an answer."""
+    """Return the description of a response header."""
     needed = {"required": True} if is_required else {}
     return {**_described(description), "schema": content, **needed}
 
@@ -294,8 +295,8 @@ def make_document(
 ) -> dict[str, Any]:
     """Return the description of an API.
 
-    All calls have the answers of `common_access`, unless they have another answer for that status.
-    `segments` are the parameters in paths that a call does not describe itself.
+    All calls have the responses of `common_access`, unless they have their own response for the
+    same status. `segments` contains the path parameters that calls do not describe themselves.
     """
     made: dict[str, Any] = {
         "openapi": "3.1.0",

@@ -1,4 +1,4 @@
-"""Fields, parameters and answers that the descriptions of both APIs share."""
+"""Fields, parameters and responses that the descriptions of both APIs share."""
 
 from __future__ import annotations
 

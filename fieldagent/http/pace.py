@@ -1,11 +1,11 @@
-"""CPU limit of each caller. The limit applies to the CPU seconds that the steps of the caller's
-tasks take in this thread.
+"""Limits the CPU time of each caller: the CPU seconds that the steps of the caller's tasks take in
+this thread.
 
-Each caller has accounts with a share of a core. A caller that has spent more than its share waits
-for its turn, in order of arrival, and gets 429 after `TURN_WAIT_MAX_S`. Other callers are not
-affected. A source (see `address`) has three accounts. The door account pays for connections, TLS
-and first heads. The other two accounts pay for health probes, and for all other requests of
-anonymous callers. A valid credential has its own account, from any source.
+Each caller has accounts with a share of a core. A caller that has spent more than its share must
+wait for its turn, in order of arrival, and gets the status 429 after `TURN_WAIT_MAX_S`. Other
+callers are not affected. A source (see `address`) has three accounts. The door account pays for
+connections, TLS and first request heads. The other two pay for health probes, and for all other
+requests of anonymous callers. A valid credential has its own account, from any source.
 """
 
 from __future__ import annotations
@@ -31,15 +31,16 @@ from fieldagent.system.sentence import sentence
 TURN_WAIT_MAX_S = 5.0
 """Longest time in seconds to wait for a turn."""
 RECHECK_AFTER_S = 0.25
-"""Seconds between two checks of a waiting caller. Each check is also charged: a check exactly when
-the debt is paid would create the next debt, forever. Also, a booked price may be refunded
-meanwhile."""
+"""Seconds between two checks of a waiting caller. Checks are not made exactly when the debt is
+paid, because each check is also charged and would create the next debt, forever. Also, a booked
+price may be refunded in the meantime.
+"""
 WAITING_CONNECTIONS_MAX = 32
-"""Largest number of waiting connections of one source. Further connections are closed at once."""
+"""Maximum number of waiting connections of one source. Further connections are closed at once."""
 ACCOUNTS = 10_000
 """Number of accounts at which accounts without debt are dropped."""
 KNOWN_CREDENTIALS_MAX = 4_096
-"""Largest number of recent valid credentials that are remembered, 32 bytes each."""
+"""Maximum number of recent valid credentials that are remembered, 32 bytes each."""
 COST_MIN_S = 0.000_1
 """Seconds that each connection and each turn costs. These seconds stand for the work of the kernel
 and of trio's loop, which is not part of a task's step."""
@@ -65,8 +66,9 @@ class CallerAccount:
     def __init__(self, share: CpuShare) -> None:
         self.share = share
         self._paid_at = 0.0
-        """Time when the caller's share of a core will have paid for all spent seconds (`tat` of
-        ITU-T I.371)."""
+        """Time when the caller's share of a core has paid for all spent seconds (`tat` of ITU-T
+        I.371).
+        """
         self._line = trio.Lock()
         self.waiting = 0
 
@@ -89,7 +91,7 @@ class CallerAccount:
         return not self.waiting and self._paid_at <= trio.current_time()
 
     def can_continue(self) -> bool:
-        """Return True if the caller need not wait for a turn."""
+        """Return True if the caller does not need to wait for a turn."""
         return not self.waiting and not self.compute_wait()
 
     async def wait_for_turn(self) -> None:
@@ -116,11 +118,11 @@ class CallerAccount:
 
 
 class CpuPace(trio.abc.Instrument):
-    """Accounts of one process, for all of its servers.
+    """CPU accounts of one process, for all of its servers.
 
-    `source` returns the source of a request behind a proxy; `proxies` are the networks of proxies.
-    `cookie` is the name of the session cookie, `probes` are the paths of health checks. `voucher`
-    returns the user that a signed cookie names, before the user is authenticated.
+    `source` returns the source of a request behind a proxy. `proxies` contains the networks of
+    proxies. `cookie` is the name of the session cookie, and `probes` contains the paths of health
+    checks. `voucher` returns the user in a signed cookie, before the user is authenticated.
     """
 
     def __init__(
@@ -167,8 +169,8 @@ class CpuPace(trio.abc.Instrument):
             visit.spend(time.thread_time() - self._begun)
 
     def get_account(self, share: CpuShare, share_name: str) -> CallerAccount:
-        """Return the account of a caller with that share. If there are too many accounts, drop idle
-        accounts.
+        """Return the account of a caller with this `share`. If there are too many accounts, drop
+        idle accounts.
         """
         tab = self._accounts.get((share, share_name))
         if tab is None:
@@ -181,7 +183,7 @@ class CpuPace(trio.abc.Instrument):
         self._accounts = {key: each for key, each in self._accounts.items() if not each.is_idle}
 
     def visit(self, address: str) -> PacedVisit:
-        """Begin the visit of a connection from that address. A proxy or a Unix socket has no door
+        """Begin the visit of a connection from `address`. A proxy or a Unix socket has no door
         account, because many callers share it.
         """
         if not address or is_in(address, self._proxies):
@@ -189,7 +191,7 @@ class CpuPace(trio.abc.Instrument):
         return PacedVisit(self, self.get_account(ANONYMOUS_TOTAL_SHARE, find_source(address)))
 
     def is_crowded(self, address: str) -> bool:
-        """Return True if too many connections from that address wait for a turn."""
+        """Return True if too many connections from `address` wait for a turn."""
         door = self._accounts.get((ANONYMOUS_TOTAL_SHARE, find_source(address)))
         return door is not None and door.waiting >= WAITING_CONNECTIONS_MAX
 
@@ -228,7 +230,7 @@ class CpuPace(trio.abc.Instrument):
         return hashlib.sha256(credential.encode()).digest() if credential else b""
 
     def charge(self, task: trio.lowlevel.Task, visit: PacedVisit | None) -> None:
-        """Charge the task to that visit from its next step on. None ends the charging."""
+        """Charge the task to `visit` from its next step on. None ends the charging."""
         if visit is None:
             self._charged.pop(task, None)
         else:
@@ -242,8 +244,8 @@ async def check_in_thread(
 
     `price` seconds are booked first, so that a caller cannot start many checks at once. These
     seconds are refunded if the check succeeds. The price is the same on all machines, so that a
-    person may mistype as often on a slow machine. The code that calls this limits the number of
-    attempts.
+    person may mistype as often on a slow machine. The caller of this function must limit the number
+    of attempts.
     """
     pay = get_payer()
     pay(price)
@@ -331,8 +333,8 @@ class PacedVisit(Visit):
             self._move_cost_to_caller()
 
     def note_proved(self, share_name: str) -> None:
-        """Let the caller's own account pay for this connection, because the caller has
-        authenticated itself without HTTP, for example by a certificate.
+        """Make the caller's own account pay for this connection, because the caller has
+        authenticated itself without HTTP, for example with a certificate.
         """
         self._account = self._pace.get_account(KNOWN_CALLER, share_name)
         self._move_cost_to_caller()

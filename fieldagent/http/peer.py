@@ -1,4 +1,6 @@
-"""The other end of a connection. Reads and writes must end before the deadline of their phase."""
+"""The other end of a connection. All reads and writes must end before the deadline of their
+phase.
+"""
 
 from __future__ import annotations
 
@@ -58,8 +60,8 @@ _INCOMPLETE = {Phase.HEAD, Phase.BODY, Phase.CLOSING}
 
 
 class Peer:
-    """The peer of a connection. `deadlines` are in seconds; a phase without a deadline has no
-    limit.
+    """The peer of a connection. `deadlines` contains the seconds of each phase. A phase that is
+    missing has no limit.
     """
 
     def __init__(self, accepted_socket: socket.socket, deadlines: Mapping[Phase, float]) -> None:
@@ -78,8 +80,8 @@ class Peer:
         return (0 if self.phase in _INCOMPLETE else self.phase), self._since
 
     def end_if_idle(self) -> None:
-        """Cancel the connection when the server stops, unless it has a request or an answer that
-        will end.
+        """Cancel the connection when the server stops, unless it has an active request, or a
+        response that will end.
         """
         if self.phase in (Phase.IDLE, Phase.STREAMING, Phase.UPGRADED):
             self.scope.cancel()
@@ -104,9 +106,9 @@ class Peer:
             self.scope.deadline = self._since + self._deadlines[phase]
 
     def cancel_if_abandoned(self) -> None:
-        """Cancel the handler if its caller has left, because no one will read the answer. A caller
-        that only closed its own direction, as `nc` does, may still read. The socket shows no
-        difference, so turn keepalive on and let the next check decide.
+        """Cancel the handler if its caller has left, because no one will read the response. A
+        caller that has only closed its own direction, as `nc` does, may still read. The socket does
+        not show the difference, so turn on keepalive, and let the next check decide.
         """
         if self.phase is not Phase.HANDLING:
             return
@@ -118,7 +120,7 @@ class Peer:
             enable_keepalive(self._accepted.setsockopt, unanswered_probes=UNANSWERED_PROBES_MAX)
 
     async def read(self) -> bytes:
-        """Wait for bytes and return them; empty at the end. Raises OSError."""
+        """Wait for bytes and return them, or b'' at the end of the connection. Raises OSError."""
         while True:
             await wait_readable(self.socket)
             try:
@@ -150,7 +152,7 @@ class Peer:
         self.begin_phase_within(phase, scope)
 
     async def wait_until_read(self) -> None:
-        """Wait until the peer has read the answer, because closing with unread bytes would reset
+        """Wait until the peer has read the response, because closing with unread bytes would reset
         the connection.
         """
         self.socket.shutdown(socket.SHUT_WR)

@@ -1,4 +1,4 @@
-"""Problem details (RFC 9457), the form of all error answers."""
+"""Problem details (RFC 9457), the form of all error responses."""
 
 from __future__ import annotations
 
@@ -17,12 +17,13 @@ ERRORS_MAX = 20
 
 
 class Problem(Exception):
-    """Error that a handler or guard raises, and that the server turns into an answer.
+    """Error that a handler or guard raises. The server converts it into a response.
 
-    `detail` explains to the caller what to do. `errors` are pairs of detail and JSON pointer, one
-    for each fault; the answer contains the first ERRORS_MAX. `headers` are further headers of the
-    answer (`Allow`, `Retry-After`), and `members` extend the document (section 3.2). `place` is the
-    form of the path that a log may contain; empty if a log may contain the path itself.
+    `detail` explains to the caller what to do. `errors` contains a pair of detail and JSON pointer
+    for each fault. The response contains the first ERRORS_MAX of them. `headers` contains further
+    headers of the response (`Allow`, `Retry-After`), and `members` further members of the document
+    (section 3.2). `place` is the form of the path that a log may contain. It is empty if a log may
+    contain the path itself.
     """
 
     def __init__(
@@ -58,7 +59,7 @@ class Problem(Exception):
         )
 
     def make_response(self) -> Response:
-        """Return the answer as application/problem+json, with the headers of the Problem."""
+        """Return the response as application/problem+json, with the headers of the Problem."""
         document: dict[str, Any] = {"title": self.title, "status": self.status, **self.members}
         if self.detail:
             document["detail"] = self.detail

@@ -1,4 +1,4 @@
-"""HTTP/1.1 from the server's side. Bytes become requests, and responses become bytes.
+"""The server's side of HTTP/1.1: converts bytes to requests, and responses to bytes.
 
 h11 parses request heads, with a new h11 connection for each head. h11 gets only complete heads,
 which `guard` has checked as raw bytes, and never a body. This module finds the end of a body, and
@@ -43,12 +43,12 @@ _BEGUN_TRAILERS = re.compile(rb"(?:%b\r\n)*(?:%b\r?|%b|\r)?" % (_TRAILER, _TRAIL
 
 
 class ChunkedBody:
-    """Collector of the content of a chunked body. A chunk that is too large is refused at its size
+    """Collects the content of a chunked body. A chunk that is too large is refused at its size
     line.
     """
 
     def __init__(self, limits: Limits, maximum: int) -> None:
-        """Create the collector. `maximum` is the largest number of bytes of the content."""
+        """`maximum` is the maximum size of the content in bytes."""
         self.content = bytearray()
         self._limits = limits
         self.most = maximum
@@ -138,9 +138,9 @@ class ServerProtocol:
     """One connection. The calls for each request, in order:
 
     Call `next_head` until the head is complete. Then call `admit`, and `next_body` until the body
-    is complete, or `drop_body` if the head was refused. Then call `respond`, for a stream
-    `make_piece` for each part and `end`, and `start_next_cycle`. After a Problem that this class
-    raises, only `respond` with `close` may follow.
+    is complete. If the head was refused, call `drop_body` instead. Then call `respond`. For a
+    stream, also call `make_piece` for each part, and `end`. Finally call `start_next_cycle`. After
+    a Problem that this class raises, only `respond` with `close` may follow.
     """
 
     def __init__(self, limits: Limits, guard: Guard | None = None, peer: str = "") -> None:
@@ -152,7 +152,7 @@ class ServerProtocol:
         self._scanned = 0
         self._head: Request | None = None
         self._length: int | None = 0
-        """Length of the body; None for a chunked body, whose length is known only at its end."""
+        """Length of the body. None for a chunked body, whose length is known only at its end."""
         self._chunked: ChunkedBody | None = None
         self._asked_to_continue = False
         self._may_go_on = False
@@ -300,8 +300,8 @@ class ServerProtocol:
         return b"0\r\n\r\n" if self._understands_chunks else b""
 
     def switch(self, response: Response, *, date: bytes) -> tuple[bytes, bytes]:
-        """Return the head of a 101 (RFC 9110 7.8), and the bytes of the other protocol that have
-        already arrived.
+        """Return the head of the response 101 (RFC 9110 7.8), and the bytes of the other protocol
+        that have already arrived.
         """
         head = self.respond(response, date=date, close=False, head_only=False)
         already = bytes(self._buffer)

@@ -28,7 +28,7 @@ def _list_values(parameters: Sequence[str]) -> str:
 
 
 def number(request: Request, name: str, default: int, allowed_values: range) -> int:
-    """Return the integer of that name in the query, or the default. Raises Problem 400 if the
+    """Return the integer in the query parameter `name`, or the default. Raises Problem 400 if the
     integer is not in `allowed_values`.
     """
     value = dict(request.query).get(name)
@@ -42,8 +42,8 @@ def number(request: Request, name: str, default: int, allowed_values: range) -> 
 
 
 def read_one_of(request: Request, name: str, allowed_values: Sequence[str]) -> str | None:
-    """Return the value of that name in the query, or None. Raises Problem 400 if the value is not
-    in `allowed_values`.
+    """Return the value of the query parameter `name`, or None. Raises Problem 400 if the value is
+    not in `allowed_values`.
     """
     value = dict(request.query).get(name)
     if value is not None and value not in allowed_values:
@@ -54,8 +54,8 @@ def read_one_of(request: Request, name: str, allowed_values: Sequence[str]) -> s
 def make_page(
     request: Request, items: Mapping[str, Any], cursor: str, last: int | None
 ) -> Response:
-    """Return one page of a list, with the path of the next page. That path has the same query, with
-    `cursor` set to `last`.
+    """Return one page of a list, with the path of the next page. The path has the same query as the
+    request, but with `cursor` set to `last`.
     """
     if last is None:
         return make_json_response({**items, "next": None})

@@ -1,4 +1,4 @@
-"""Maps a method and a path to a handler. The table of routes is read once."""
+"""Maps a method and a path to a handler. The table of routes is processed only once."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ def make_description_route(package: str, extra_files: Callable[[], Iterable[str]
     making = trio.Lock()
 
     async def describe(request: Request) -> Response:
-        # Made once, because the description costs much more than other answers to strangers.
+        # Make the description only once, because it costs much more than other responses to
+        # anonymous callers.
         async with making:
             if not made:
                 make = partial(make_description, package, [*extra_files()])
@@ -40,9 +41,9 @@ def make_description_route(package: str, extra_files: Callable[[], Iterable[str]
 
 
 def make_description(package: str, extra_files: Iterable[str] = ()) -> bytes:
-    """Return the description as JSON. `build/program.py` prepares a file with the description.
-    Without this file, make the description from the tables, which are loaded only now, because few
-    programs ask for it.
+    """Return the description of an API as JSON. `build/program.py` prepares a file with the
+    description. If this file is missing, make the description from the tables. They are loaded only
+    now, because few programs request the description.
     """
     places = [*extra_files]
     try:
@@ -66,9 +67,9 @@ _PREFERENCE = re.compile(r'(?:[^",]|"[^"]*(?:"|$))+')
 
 
 def read_preferred_wait(headers: Mapping[str, str]) -> int | None:
-    """Return the seconds that the caller will wait for an answer (section 4.3), or None.
+    """Return the seconds that the caller will wait for a response (section 4.3), or None.
 
-    The first of several values counts, and unreadable values are ignored (section 2).
+    If there are several values, the first is used. Unreadable values are ignored (section 2).
     """
     for preference in _PREFERENCE.findall(headers.get("prefer", "")):
         if match := _WAIT_PREFERENCE.fullmatch(preference.strip()):
@@ -88,19 +89,18 @@ class Route(NamedTuple):
     """Function that checks the head, and raises Problem to refuse it. The handler gets the judge's
     result, such as the caller, as its argument `caller`."""
     body: int | None = None
-    """Largest number of bytes of the body. None: the limit of the method in BODIES."""
+    """Maximum size of the body in bytes. None means the method's limit in BODY_MAX_BY_METHOD."""
     media_types: tuple[str, ...] = ()
     """Accepted media types besides JSON."""
 
 
 BODY_MAX_BY_METHOD = {"POST": 1_048_576, "PUT": 1_048_576, "PATCH": 1_048_576}
-"""Largest number of bytes of a body, by method."""
+"""Maximum bytes of a body, by method."""
 OTHER_BODY_MAX_BYTES = 1_024
-"""Largest number of bytes of a body for all other methods, for which a body has no meaning (RFC
-9110 9.3)."""
+"""Maximum bytes of a body for all other methods, for which a body has no meaning (RFC 9110 9.3)."""
 
 UNREADABLE = "/…"
-"""Text in a log instead of a path that cannot be decoded."""
+"""Text that a log contains instead of a path that cannot be decoded."""
 _Methods = dict[str, Route]
 
 
@@ -114,8 +114,9 @@ def make_redirect(path: str) -> Callable[[Request], Awaitable[Response]]:
 
 
 def make_router(table: Iterable[Route]) -> Judge:
-    """Return a judge that finds the route and calls its judge, or raises 404 or 405. A literal
-    segment precedes a named segment. GET also answers HEAD. OPTIONS returns the allowed methods.
+    """Return a judge that finds the route and calls its judge, or raises 404 or 405. Literal
+    segments take precedence over named segments. A route for GET also handles HEAD. OPTIONS returns
+    the allowed methods.
     """
     resources: dict[tuple[str, ...], _Methods] = {}
     for route in table:

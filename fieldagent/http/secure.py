@@ -1,8 +1,8 @@
 """TLS for both programs and both ends of a connection. The classes have the interface of the plain
 connection that they replace.
 
-OpenSSL gets bytes, never a socket. If OpenSSL itself made a system call that failed, the call would
-leave an entry in the thread's error queue, which Python 3.13 does not clear. The next read of
+OpenSSL gets bytes, never a socket. If OpenSSL made a system call itself and the call failed, an
+entry would stay in the thread's error queue, which Python 3.13 does not clear. The next read of
 another connection that has no bytes yet would then fail (SSL_get_error(3), python/cpython#148594).
 """
 
@@ -17,9 +17,11 @@ import trio
 from trio.lowlevel import wait_readable, wait_writable
 
 RECORD_MAX_BYTES = 16_384
-"""Largest number of plain bytes in one TLS record (RFC 8446 5.1)."""
+"""Maximum number of plain bytes in one TLS record (RFC 8446 5.1)."""
 _HEAD_BYTES = 5
-"""Bytes of a record's head: type, version and, in the last two, the length of the rest."""
+"""Size of a record's header in bytes. It contains the type, the version and, in the last two bytes,
+the length of the rest.
+"""
 
 
 class SecureSocket:
@@ -67,7 +69,7 @@ class SecureSocket:
         return True
 
     def recv(self, size: int) -> bytes:
-        """Return received bytes; b"" if the peer has closed its side. `size` must be at least
+        """Return received bytes, or b"" if the peer has closed its side. `size` must be at least
         RECORD_MAX_BYTES.
         """
         while True:
@@ -102,7 +104,7 @@ class SecureSocket:
         self._peer.close()
 
     def _send_close_notify(self) -> None:
-        """Send close_notify, without waiting for the peer's (RFC 8446 6.1)."""
+        """Send close_notify, without waiting for the peer's close_notify (RFC 8446 6.1)."""
         with suppress(OSError):
             self._tls.unwrap()
         self._send_available()
@@ -155,7 +157,9 @@ class SecureStream(trio.abc.Stream):
             await self._tls.do_handshake()
 
     async def receive_some(self, max_bytes: int | None = None) -> bytes | bytearray:
-        """Receive bytes; b"" when the peer has closed. Raises trio.BrokenResourceError."""
+        """Return received bytes, or b"" if the peer has closed the connection. Raises
+        trio.BrokenResourceError.
+        """
         with _convert_failures():
             return await self._tls.receive_some(max_bytes)
 

@@ -1,12 +1,12 @@
 """HTTP server: sockets, deadlines and connections around `protocol`.
 
 Each connection is one task. All waiting for the peer happens in one cancel scope, whose deadline
-moves with the phase. Handlers run outside of that scope. There are no other timers. An eviction
+depends on the phase. Handlers run outside of this scope. There are no other timers. An eviction
 cancels the scope.
 
-The request bodies that a server holds at the same time have a budget of bytes. The share of a body
-is reserved before the body is read, and released with the answer. So the server refuses many large
-bodies instead of storing them.
+The request bodies that a server holds at the same time have a common budget of bytes. The size of a
+body is reserved before the body is read, and released with the response. If there are too many
+large bodies, the server refuses them instead of storing them.
 """
 
 from __future__ import annotations
@@ -129,8 +129,9 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 Work = Callable[[], Awaitable[None]]
 Introduce = Callable[[socket.socket, str], Awaitable[str | None]]
-"""Function that gets a new connection and its address. The function returns the client's address,
-or None to refuse the connection. It raises no error."""
+"""Function that is called with a new connection and its address. It returns the client's address,
+or None to refuse the connection. It raises no error.
+"""
 
 _RESOURCE_ERRNOS = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 
@@ -156,11 +157,12 @@ async def serve(
     note_fault: Note = log_fault,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Answer requests until `stop_event` is set and active requests have their answers.
+    """Serve requests until `stop_event` is set and active requests have their responses.
 
-    Takes over `listeners` and closes them. With `tls` the listeners accept only HTTPS. Errors of
-    `judge` or of a handler other than Problem go to `note_fault` and are answered with 500. With
-    `introduce`, each connection comes from a proxy, and `introduce` returns the client's address.
+    This function owns `listeners` and closes them. If `tls` is not None, only HTTPS is accepted. If
+    `judge` or a handler raises an error other than Problem, the error is passed to `note_fault`,
+    and the response is 500. If `introduce` is not None, each connection comes from a proxy, and
+    `introduce` returns the client's address.
     """
     server = _Server(judge, guard, limits, stop_event, tls, introduce, note_fault)
     try:
@@ -424,7 +426,7 @@ class _Connection:
     async def _wait_for_head(self) -> Request | None:
         """Return the head of the next request, or None if there is none. Raises Problem.
 
-        A request that is complete when its time ends is still answered, because the deadline's
+        A request that is complete when its time ends still gets a response, because the deadline's
         scope ends with this method.
         """
         if self._server.stopping.is_set():
@@ -439,7 +441,7 @@ class _Connection:
 
     async def _wait_for_last_request(self) -> None:
         """Wait for a request after an early eviction, so that a request that was already sent gets
-        an answer. Raises Problem.
+        a response. Raises Problem.
         """
         with self.peer.begin_bounded_phase(Phase.CLOSING):
             if await self.peer.read():
@@ -469,8 +471,8 @@ class _Connection:
             buffered = False
 
     async def _answer_request(self, head: Request) -> Response:
-        """Admit a request by its head, read its body, and return the answer. Raises Problem if the
-        body is not accepted or does not arrive.
+        """Admit a request by its head, read its body, and return the response. Raises Problem if
+        the body is not accepted or does not arrive.
         """
         self._visit.note_request(head)
         await self._wait_for_turn()
@@ -562,7 +564,7 @@ class _Connection:
 
     async def _cancel_when_peer_leaves(self, scope: trio.CancelScope) -> None:
         """Cancel the scope when the peer leaves. Other bytes of the peer are ignored, because the
-        answer closes the connection.
+        connection is closed after the response.
         """
         with suppress(OSError):
             while await self.peer.read():

@@ -1,4 +1,6 @@
-"""Server-sent events (the HTML standard, section 9.2): their form and their queries."""
+"""Server-sent events (the HTML standard, section 9.2): encodes events, and parses stream
+requests.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ from fieldagent.http.problem import Problem
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
 KEEP_ALIVE_INTERVAL_S = 15.0
-"""Seconds without an event after which a comment is sent, to show that the stream is alive."""
+"""Seconds without an event after which a comment is sent. It shows that the stream is alive."""
 LISTENING_COMMENT = b": listening\n\n"
 ALIVE_COMMENT = b": alive\n\n"
 ALIVE_EVENT = b"event: alive\ndata: {}\n\n"
@@ -26,7 +28,7 @@ class StreamRequest(NamedTuple):
     last: str = ""
     """Id of the last received event, or empty."""
     quiet_max_s: float = KEEP_ALIVE_INTERVAL_S
-    """Largest number of seconds without an event until a keepalive is sent."""
+    """Maximum number of seconds without an event until a keepalive is sent."""
     alive: bytes = ALIVE_COMMENT
     """Bytes of the keepalive."""
 
@@ -37,8 +39,8 @@ def encode_event(id_: int | str, topic: str, text: str) -> bytes:
 
 
 def read_request(request: Request, known_topics: Sequence[str]) -> StreamRequest:
-    """Read the parameters `?topics=`, which contains some of `known_topics`, and `?alive=`, seconds
-    from 1 to 60.
+    """Parse the query parameters `topics`, which contains some of `known_topics`, and `alive`, the
+    seconds from 1 to 60.
 
     Raises Problem 400.
     """

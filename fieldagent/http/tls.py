@@ -7,19 +7,20 @@ import ssl
 from pathlib import Path
 
 _END_ERRORS = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)
-"""Errors when the peer closes without a goodbye. Different versions of Python 3.11 raise different
-ones."""
+"""Errors that mean that the peer has closed without a TLS goodbye. Different versions of Python
+3.11 raise different errors.
+"""
 _CERTIFICATE_TIMES = {9, 10}
 """X509_V_ERR_CERT_NOT_YET_VALID and _HAS_EXPIRED (openssl/x509_vfy.h)."""
 
 
 class UnusableTrust(Exception):
-    """Error: a certificate file cannot be used. The text names the file and the fault."""
+    """Error: a certificate file cannot be used. The message contains the file and the fault."""
 
 
 def trust(ca_file: Path | None) -> ssl.SSLContext:
-    """Return a context that trusts the system's authorities, or only the authorities in `ca_file`.
-    Raises UnusableTrust.
+    """Return a TLS context that trusts the system's certificate authorities or, if `ca_file` is not
+    None, only those in the file. Raises UnusableTrust.
     """
     try:
         return ssl.create_default_context(cafile=ca_file)

@@ -17,7 +17,7 @@ from fieldagent.system import waits
 
 class UnauthenticatedLimit:
     """Limit of at most `maximum` connections, each for at most `seconds`. `pace.measure_work` must
-    be active meanwhile.
+    be active during the connections.
     """
 
     def __init__(self, maximum: int, seconds: float) -> None:
@@ -29,9 +29,10 @@ class UnauthenticatedLimit:
 
     @asynccontextmanager
     async def admit(self, address: str) -> AsyncIterator[PacedVisit]:
-        """Charge the source for the block. The block is cancelled after `seconds`, or earlier to
-        make space: then the source with the most connections loses its oldest connection. Raises
-        Problem 429 if the source uses too much processor time.
+        """Charge the source of `address` for the CPU time of the block. The block is cancelled
+        after `seconds`. It is cancelled earlier to make space: then the source with the most
+        connections loses its oldest connection. Raises Problem 429 if the source uses too much
+        processor time.
         """
         if self.pace.is_crowded(address):
             raise Problem(429)

@@ -47,19 +47,19 @@ class WebSocketClosed(Exception):
 
 
 class HandshakeRefused(Exception):
-    """Error: the server did not answer the handshake with a WebSocket."""
+    """Error: the server did not accept the handshake for a WebSocket."""
 
     def __init__(self, status: int, detail: str, retry_after: float | None = None) -> None:
         super().__init__(f"HTTP {status}: {detail}" if status else detail)
         self.status = status
-        """HTTP status; 0 if the answer was not HTTP."""
+        """HTTP status, or 0 if the response was not HTTP."""
         self.retry_after = retry_after
-        """Seconds after which the server wants a retry; None if unknown."""
+        """Seconds after which the server wants a retry, or None if unknown."""
 
 
 class WebSocket:
-    """One end of a WebSocket. Only one task may receive; any task may send. A cancelled send breaks
-    the WebSocket.
+    """One end of a WebSocket. Only one task may receive, but any task may send. A cancelled send
+    breaks the WebSocket.
     """
 
     def __init__(self, protocol: Protocol, stream: trio.abc.Stream) -> None:
@@ -80,7 +80,7 @@ class WebSocket:
         return self._whole.popleft()
 
     async def read(self) -> None:
-        """Read bytes from the stream, and send answers that the protocol requires."""
+        """Read bytes from the stream, and send the replies that the protocol requires."""
         with _convert_broken():
             data = await self._stream.receive_some(_READ_SIZE)
         if data:

@@ -17,13 +17,15 @@ from fieldagent.http.web_socket import QUIET_LOG, WebSocket
 
 _NEEDED_HEADERS = ("connection", "upgrade", "sec-websocket-key", "sec-websocket-version")
 _ERROR_CHARACTERS_MAX = 200
-"""Largest number of characters of an error text."""
+"""Maximum number of characters of an error text."""
 
 
 def accept(
     request: Request, use: Callable[[WebSocket], Awaitable[None]], *, max_size: int
 ) -> Response:
-    """Answer a handshake. `use` gets the WebSocket. Raises Problem."""
+    """Return the response to a handshake. `use` is then called with the WebSocket. Raises
+    Problem.
+    """
     if request.method != "GET":
         raise Problem(
             405, "a WebSocket begins with GET (RFC 6455 4.1)", headers=(("Allow", "GET"),)

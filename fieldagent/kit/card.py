@@ -1,5 +1,5 @@
-"""Handles `kit.properties` on a card of `build/image`. The module takes a new file from the boot
-partition. At each start it configures Debian's programs, and writes the results to the partition.
+"""Handles `kit.properties` on a card of `build/image`. At each start, this module takes a new file
+from the boot partition, configures Debian's programs, and writes the results to the partition.
 
     python3 -m fieldagent.kit.card take     before the network
     python3 -m fieldagent.kit.card check    once all has started
@@ -36,8 +36,8 @@ CHECK_INTERVAL_S = 10.0
 
 
 def store_card(root: Path) -> str:
-    """Take the file from the card and return an empty string. If the file is wrong, return the
-    reason; the file then stays on the card, and the earlier settings stay valid. Raises OSError.
+    """Take the file from the card, and return ''. If the file is wrong, return the reason. The file
+    then stays on the card, and the earlier settings stay valid. Raises OSError.
     """
     wrong = ""
     if waiting := _find_waiting_card(root):
@@ -74,8 +74,8 @@ def _read(path: Path) -> str:
 
 
 def read_kept_settings(root: Path) -> dict[str, str]:
-    """Return the settings from the card; empty if there were none so far, or if the kept file is
-    unreadable.
+    """Return the settings that were taken from the card. Return an empty dict if there were none so
+    far, or if the kept file is unreadable.
     """
     try:
         return card_format.parse(
@@ -98,7 +98,7 @@ def start(card_settings: Mapping[str, str]) -> None:
 
 
 def check_settings(card_settings: Mapping[str, str], root: Path) -> dict[str, str]:
-    """Return for each setting the reason why it does not work; an empty string if it works."""
+    """Return for each setting the reason why it does not work, or '' if it works."""
     reasons = {}
     addresses = _read_addresses()
     if "time-zone" in card_settings:

@@ -1,5 +1,5 @@
-"""The format of `kit.properties`, which configures the name and network of a card of `build/image`,
-and the resulting files for Debian's programs. Pure.
+"""The format of `kit.properties`, which configures the name and the network of a card of
+`build/image`. Also makes the resulting files for Debian's programs. Pure.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _PRE_SHARED = re.compile(r"[0-9a-f]{64}")
 
 
 def read_host_name(value: str) -> str:
-    """Read a single label of a host name in lower case, at most 63 characters. Raises
+    """Parse a host name: a single label in lower case, at most 63 characters. Raises
     WrongProperty.
     """
     if not LABEL.fullmatch(value):
@@ -42,7 +42,9 @@ def read_host_name(value: str) -> str:
 
 
 def read_country(value: str) -> str:
-    """Read a country as two capitals, without a check that it exists. Raises WrongProperty."""
+    """Parse a country code of two capital letters. Whether the country exists is not checked.
+    Raises WrongProperty.
+    """
     if not COUNTRY.fullmatch(value):
         raise WrongProperty(f"must be a country in two capitals, such as CH, not {value!r}")
     return value
@@ -59,15 +61,15 @@ def is_pass_phrase(text: str) -> bool:
 
 
 def read_network_name(value: str) -> str:
-    """Read the name of a Wi-Fi, 1 to 32 bytes of UTF-8, all printable. Raises WrongProperty."""
+    """Parse the name of a Wi-Fi: 1 to 32 bytes of printable UTF-8. Raises WrongProperty."""
     if not is_network_name(value):
         raise WrongProperty(f"must be a Wi-Fi name of 1 to 32 bytes, not {value!r}")
     return value
 
 
 def read_password(value: str) -> str:
-    """Read a password as typed by people, or the key made from it (`derive_pre_shared_key`). Raises
-    WrongProperty.
+    """Parse a Wi-Fi password that a person has typed, or the key that was derived from it
+    (`derive_pre_shared_key`). Raises WrongProperty.
     """
     if _PRE_SHARED.fullmatch(value):
         return value
@@ -77,8 +79,8 @@ def read_password(value: str) -> str:
 
 
 def read_time_zone(value: str) -> str:
-    """Read the name of a time zone, without a check that it exists; `card.check_settings` checks
-    that. Raises WrongProperty.
+    """Parse the name of a time zone. Only `card.check_settings` checks whether it exists. Raises
+    WrongProperty.
     """
     if not _ZONE.fullmatch(value):
         raise WrongProperty(f"must be a time zone such as Europe/Zurich, not {value!r}")
@@ -86,7 +88,7 @@ def read_time_zone(value: str) -> str:
 
 
 def read_interface(value: str) -> str:
-    """Read an address with the length of its network, IPv4 or IPv6. Raises WrongProperty."""
+    """Parse an IPv4 or IPv6 address with the length of its network. Raises WrongProperty."""
     try:
         if "/" in value:
             return str(ipaddress.ip_interface(value))
@@ -98,7 +100,7 @@ def read_interface(value: str) -> str:
 
 
 def read_address(value: str) -> str:
-    """Read an address without a network, IPv4 or IPv6. Raises WrongProperty."""
+    """Parse an IPv4 or IPv6 address without a network. Raises WrongProperty."""
     try:
         return str(ipaddress.ip_address(value))
     except ValueError:
@@ -133,7 +135,7 @@ REQUIRED_SETTINGS = {
 
 
 def parse(text: str, path: Path) -> dict[str, str]:
-    """Return the settings by name. Raises InvalidSettings."""
+    """Parse the file, and return the settings by name. Raises InvalidSettings."""
     values, pairs, faults = read(text, path, KEYS)
     faults += [
         f"{name} needs {other}"

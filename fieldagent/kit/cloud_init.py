@@ -27,7 +27,9 @@ _KEY = re.compile(r"(ssh|ecdsa|sk)-[a-z0-9@.-]+ [A-Za-z0-9+/]+=*( [^\n]*)?")
 
 
 class UnfitValue(Exception):
-    """cloud-init or the system would refuse the value. The text names the value and the reason."""
+    """cloud-init or the system would refuse the value. The message contains the value and the
+    reason.
+    """
 
 
 def make_user_data(host: str, login: str, keys: Sequence[str]) -> dict[str, Any]:
@@ -53,8 +55,8 @@ def make_user_data(host: str, login: str, keys: Sequence[str]) -> dict[str, Any]
 
 
 def make_network_config(name: str, password: str, country: str) -> dict[str, Any]:
-    """Return the settings of a Wi-Fi, in addition to a cable. Without a password, the Wi-Fi is
-    open. Raises UnfitValue.
+    """Return the network settings for a Wi-Fi, in addition to a cable. If the password is empty,
+    the Wi-Fi is open. Raises UnfitValue.
     """
     if not card_format.is_network_name(name):
         raise UnfitValue(f"{name!r} is not a Wi-Fi name: use 1 to 32 bytes")
@@ -88,8 +90,8 @@ def read_public_keys(file: Path) -> Sequence[str]:
 
 
 def write_texts(user: Mapping[str, Any], network: Mapping[str, Any] | None) -> Mapping[str, str]:
-    """Return the contents of the files, by name. If a content changes, cloud-init takes the system
-    for another machine and configures it again.
+    """Return the contents of the files, by name. If a content changes, cloud-init assumes another
+    machine, and configures the system again.
     """
     made = {"user-data": "#cloud-config\n" + _write_text(user)}
     if network is not None:

@@ -1,7 +1,7 @@
 """Detection of the devices at a kit's ports.
 
-The radios and modems define their own recognition. This module uses the lists of radios and modems
-of the settings. A port is opened once for each speed.
+Each radio and modem defines its own recognition. This module uses the radios and modems that the
+settings know. A port is opened once for each speed.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class FoundDevice(NamedTuple):
 
     place: str
     kind: str = ""
-    """Name of the device's kind in the settings; empty if no device was recognized."""
+    """Name of the device's kind in the settings. Empty if no device was recognised."""
     report: DeviceReport | None = None
     reason: str = ""
     """Reason for people, if there is no report."""
@@ -49,7 +49,7 @@ class FoundDevice(NamedTuple):
 
     @property
     def trouble(self) -> tuple[str, ...]:
-        """Problems of the device, for people; empty if no device answered."""
+        """Problems of the device, for people. Empty if no device answered."""
         return () if self.report is None else self.report.trouble
 
 

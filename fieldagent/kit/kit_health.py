@@ -1,5 +1,5 @@
-"""Checks, for updates and remote settings, that the agent of this kit works as it did before a
-change. This module sends nothing.
+"""After an update or a remote change of settings, checks that the agent of this kit works as well
+as before. This module sends no messages.
 """
 
 from __future__ import annotations
@@ -21,15 +21,16 @@ from fieldagent.system.log_lines import print_failure
 AGENT = "fieldagent.service"
 OTHER_UNITS = ("fieldagent-track.service", "fieldagent-hub.service")
 ANSWER_TIMEOUT_S = 10.0
-"""Longest time in seconds until a running agent answers."""
+"""Longest time in seconds until a running agent responds."""
 SILENCE_S = 120.0
-"""Seconds without an answer after which the start of the agent counts as failed."""
+"""Seconds without a response after which the start of the agent is considered failed."""
 START_TIMEOUT_S = 600.0
 """Longest time in seconds until a machine has started."""
 CHECK_INTERVAL_S = 1.0
 BOOTS = 3
-"""Maximum number of starts of the kit during a trial. If the kit starts more often, the trial
-counts as the cause."""
+"""Maximum number of starts of the kit during a trial. If the kit starts more often, the trial is
+considered the cause.
+"""
 WORKING_STATES = {"ready": 2, "busy": 2, "no service": 1}
 """States in which a channel works; a higher number is better."""
 
@@ -40,7 +41,7 @@ class HealthConditions:
 
     settings: Path
     channels: Mapping[str, str] = field(default_factory=dict)
-    """Channels that worked, each with its state."""
+    """Channels that worked, and the state of each."""
     version: str = ""
     """Version of the agent; empty means any version."""
     minutes: float = 15.0
@@ -81,8 +82,8 @@ def wait_for_start() -> None:
 
 
 def start_watched(conditions: HealthConditions, boots: int) -> str:
-    """Start the agent, and return the reason why it does not work; empty if the agent works.
-    `boots` is the number of starts of the kit during the trial.
+    """Start the agent. Return the reason why it does not work, or '' if it works. `boots` is the
+    number of starts of the kit during the trial.
     """
     if boots > BOOTS:
         return f"the kit was started {BOOTS} times while it was on trial"
@@ -115,7 +116,7 @@ def _find_unfitness(answer: Mapping[str, Any] | None, conditions: HealthConditio
 
 
 def fetch_status(settings: Path) -> dict[str, Any] | None:
-    """Return the agent's status; None if no agent answers, or if it is not healthy."""
+    """Return the agent's status, or None if no agent responds or the agent is not healthy."""
     port = load(settings).api_port
     try:
         call(port, "GET", "/api/health", timeout=ANSWER_TIMEOUT_S)
@@ -127,7 +128,7 @@ def fetch_status(settings: Path) -> dict[str, Any] | None:
 
 def find_stop_obstacle(port: int) -> str:
     """Return the reason why the agent must not be stopped now: an open SOS that is not on its disk
-    would be lost. Return an empty string if the agent may be stopped, or if no agent answers.
+    would be lost. Return '' if the agent may be stopped, or if no agent responds.
     """
     try:
         answer = call(port, "GET", "/api/status", timeout=ANSWER_TIMEOUT_S).body
@@ -139,7 +140,7 @@ def find_stop_obstacle(port: int) -> str:
 
 
 def wait_until_safe_to_stop(port: int) -> None:
-    """Wait until a stop of the agent would lose no SOS, without a limit of time."""
+    """Wait, without a time limit, until a stop of the agent would lose no SOS."""
     announced = ""
     while why := find_stop_obstacle(port):
         if why != announced:

@@ -1,4 +1,4 @@
-"""Calls to the agent on this machine."""
+"""HTTP requests to the agent on this machine."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from fieldagent.system.terminal import escape_line
 from fieldagent.system.wording import describe_reason
 
 TIMEOUT = 150.0
-"""Timeout in seconds; longer than a session, because a call to cancel waits for the session's
-end."""
+"""Timeout in seconds. It is longer than a session, because a request to cancel waits for the
+session's end.
+"""
 
 UNKNOWN = (
     ". It is unknown whether it has done this: before you call again, check with"
@@ -24,7 +25,7 @@ _NO_AGENT = "the program at this port is not fieldagent: its answer is"
 
 
 class CallFailed(Exception):
-    """A call failed. `code` is the exit code of the command."""
+    """A request failed. `code` is the exit code of the command."""
 
     def __init__(self, message: str, code: int) -> None:
         super().__init__(message)
@@ -44,8 +45,9 @@ def call(
     *,
     timeout: float = TIMEOUT,
 ) -> Answer:
-    """Call the agent. Raises CallFailed if there is no agent, if the agent refuses the call, or if
-    no answer arrives. If no answer arrives, the agent may still have carried out the request.
+    """Send a request to the agent. Raises CallFailed if there is no agent, if the agent refuses the
+    request, or if no response arrives. If no response arrives, the agent may still have carried out
+    the request.
     """
     connection = HTTPConnection("127.0.0.1", port, timeout=timeout)
     content = None if body is None and method == "GET" else json.dumps(body or {}).encode()
@@ -61,7 +63,7 @@ def call(
     try:
         reply = exchange(connection, method, path, content, headers)
     except (OSError, HTTPException) as error:
-        # The agent may have stored and sent the request before the answer was lost.
+        # The agent may have carried out the request before the response was lost.
         unknown = "" if method == "GET" else UNKNOWN
         raise CallFailed(
             f"the agent on 127.0.0.1:{port} does not answer ({describe_reason(error)}): it hangs,"
@@ -91,7 +93,7 @@ def _parse_answer(text: bytes) -> Any:
 
 
 def explain(status: int, body: bytes) -> str:
-    """Return the text of a problem document, or of another server's answer, for people."""
+    """Return the text, for people, of a problem document or of another server's response."""
     try:
         return _describe_answer(status, json.loads(body or b"null"))
     except ValueError:
@@ -102,7 +104,7 @@ def _describe_answer(status: int, document: Any) -> str:
     problem = document if isinstance(document, dict) else {}
     lines = [str(problem.get("detail") or problem.get("title") or f"HTTP {status}")]
     faults = problem.get("errors")
-    # The answer may come from a proxy, in the proxy's own format.
+    # The response may come from a proxy, in the proxy's own format.
     named = [each for each in faults if isinstance(each, dict)] if isinstance(faults, list) else []
     lines += [
         escape_line(f"  {fault['pointer']}: {fault['detail']}")

@@ -1,7 +1,6 @@
-"""Proposes settings that follow from the detected devices, in addition to a kit's existing
-settings.
+"""Proposes settings for the detected devices, in addition to a kit's existing settings.
 
-The setting of a port stays if a device of its kind is at the port, or if another program (usually
+The setting of a port is kept if a device of its kind is at the port, or if another program (usually
 the agent) uses the port. Otherwise the port of the first detected device that has no setting
 replaces the old port.
 """
@@ -31,9 +30,9 @@ class DeviceSeat(NamedTuple):
 
     port: str
     kind: str
-    """Name of the setting for the kind of device; empty if there is only one kind."""
+    """Name of the setting for the kind of device. Empty if there is only one kind."""
     names: Collection[str]
-    """Names, as recognised, of the devices that fit this seat."""
+    """Names of the device kinds that can have these settings."""
 
 
 def _choose_seat(port: str, part: KitPart) -> DeviceSeat:
@@ -122,7 +121,7 @@ def _can_stay(
 
 
 def _is_recognizable(seat: DeviceSeat, old_settings: Mapping[str, str]) -> bool:
-    """Return True if the configured device could be recognized."""
+    """Return True if the configured device could be recognised."""
     named = _describe_setting(seat, old_settings)
     if seat.kind and named not in seat.names:
         return False
@@ -136,7 +135,7 @@ def _describe_setting(seat: DeviceSeat, old_settings: Mapping[str, str]) -> str:
 def _propose_kind(
     device: FoundDevice | None, seat: DeviceSeat, old_settings: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return the setting for the kind of device; nothing if it is already set."""
+    """Return the setting for the kind of device, or an empty dict if it is already set."""
     if device is None or not seat.kind or not device.kind:
         return {}
     return (
@@ -181,7 +180,7 @@ def mask_value(name: str, value: str) -> str:
 
 
 def change_text(text: str, settings: Mapping[str, str], path: Path) -> str:
-    """Return the settings file with these settings; all other lines are kept. Raises
+    """Return the text of the settings file with these settings. All other lines are kept. Raises
     InvalidSettings if the agent would refuse the file.
     """
     changed = set_pairs(text, settings)

@@ -97,7 +97,7 @@ def _apply_card(card: Path, target: Path, as_json: bool) -> int:
 
 
 def write_settings_file(text: str, target: Path) -> None:
-    """Write the settings file atomically. The earlier file is kept once, as `.before`. Raises
+    """Write the settings file atomically. The first earlier file is kept as `.before`. Raises
     OSError.
     """
     target.parent.mkdir(parents=True, exist_ok=True)

@@ -32,8 +32,8 @@ def make(folder: Path) -> None:
 
 @contextmanager
 def wait_until_alone(folder: Path) -> Iterator[None]:
-    """Make the folder, and wait until no other root unit uses it. The lock is held for the duration
-    of the context. Raises OSError.
+    """Make the folder, and wait until no other root unit uses it. The lock is held inside the
+    block. Raises OSError.
     """
     make(folder)
     with (folder / "lock").open("w") as lock:
@@ -43,8 +43,8 @@ def wait_until_alone(folder: Path) -> Iterator[None]:
 
 def read_left(offer: Path) -> bytes | None:
     """Return the content of the file that the agent has written for a root unit, read as the
-    agent's user, or None if there is no such file. The agent's user may have put any kind of file
-    in its place, so links are not followed, and reading never blocks. Raises OSError.
+    agent's user, or None if there is no such file. Links are not followed, and reading never
+    blocks, because the agent's user may have put any kind of file in its place. Raises OSError.
     """
     left: str | None = run_as_owner(offer.parent, partial(_read_left, offer))
     return None if left is None else left.encode("latin-1")
@@ -81,8 +81,8 @@ def _remove_left(offer: Path) -> None:
 
 
 def read_trial(path: Path, kind: type[T]) -> T:
-    """Return the trial in that file. An unreadable file is moved aside, so that it does not block
-    later trials; the current program and settings stay. Raises OSError.
+    """Return the trial in the file `path`. An unreadable file is renamed, so that it does not block
+    later trials. The current program and settings are kept. Raises OSError.
     """
     try:
         return kind(**json.loads(path.read_bytes()))

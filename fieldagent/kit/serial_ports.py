@@ -33,8 +33,8 @@ def _has_hardware(path: Path, tty: Path) -> bool:
 
 
 def find_lasting_name(place: str, dev: Path = DEV) -> str:
-    """Return a name of the port that is the same after a restart; `place` itself if there is no
-    such name.
+    """Return a name of the port that is the same after a restart, or `place` itself if there is
+    none.
     """
     if "://" in place or Path(place).is_symlink():
         return place

@@ -2,8 +2,8 @@
 
 A kit without a clock battery and without a network starts in the past. Then a hub's certificates
 seem not yet valid, and the link that could report the time is refused. The agent gets the time from
-satellites, a receiver and the hub, but may not set a clock. So the agent writes the time to a file
-for this unit. If the system itself has a source for its clock, the unit does nothing.
+satellites, a receiver and the hub, but is not allowed to set the clock. So it writes the time to a
+file for this unit. If the system itself has a source for its clock, the unit does nothing.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ in a boot."""
 
 
 class ClockNotSet(ValueError):
-    """The clock is not set. The text contains the reason."""
+    """The clock is not set. The message contains the reason."""
 
 
 def set_clock(
@@ -48,8 +48,8 @@ def set_clock(
     to it with `set_time`. `read_clocks` reads the clocks. Return an exit code.
 
     `own_folder` belongs only to root and is kept for one boot. An intruder who has become the
-    agent's user can give a wrong time once in a boot. Later times are compared with that first one,
-    so that many small steps move the clock no further.
+    agent's user can supply a wrong time once per boot. Later times are compared with this first
+    time, so that many small steps cannot move the clock further.
     """
     try:
         left = load(settings).state_directory / CLOCK_OFFER
@@ -96,7 +96,9 @@ def _refuse_again(folder: Path | None, now: Reading, unix: float) -> None:
 
 
 def _read(body: bytes, now: Reading) -> tuple[str, float]:
-    """Return the source and the current time by that source. Raises ClockNotSet."""
+    """Return the source of the time, and the current time according to this source. Raises
+    ClockNotSet.
+    """
     try:
         document = load_document(body)
         source, boot = str(document["source"]), str(document["boot"])

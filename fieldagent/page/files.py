@@ -77,12 +77,13 @@ def make_page_routes(
     early_texts: Collection[str] = (),
     parts: Mapping[str, str] | None = None,
 ) -> list[Route]:
-    """Return the routes of a page. `GET` of each of `pages` returns the package's index.html. In a
-    path, {id} is a number, and other parts in braces are one of `path_words`. `base_path` is the
-    path of the page's files `names` and of the shared files. `pictures_of` is another origin whose
-    pictures the page may show. `early_texts` are texts that people read before a script runs, so
-    the hub or agent translates them. `parts` are packages that extensions add to the page, by name.
-    Each part has a script NAME.js and catalogues. If `parts` is None, the page has no parts.
+    """Return the routes of a page. A `GET` of each path in `pages` returns the package's
+    index.html. In a path, {id} is a number, and other parts in braces are one of `path_words`.
+    `base_path` is the path of the page's files `names`, and of the shared files. `pictures_of` is
+    another origin whose pictures the page may show. `early_texts` contains texts that people read
+    before a script runs, so the hub or agent translates them. `parts` contains the packages that
+    extensions add to the page, by name. Each part has a script NAME.js and catalogues. If `parts`
+    is None, the page has no parts.
     """
     places = SHARED_FILES | {name: (package, name) for name in names}
     if parts is not None:

@@ -1,4 +1,4 @@
-"""Languages of pages and messages, and their catalogues. A user's browser selects a language
+"""Languages of pages and messages, and their catalogues. The user's browser selects the language
 (`http.languages`).
 
 A catalogue is a JSON file `de.json` of a package, read when its language is first used. The English
@@ -31,8 +31,8 @@ def fill_in(text: str, values: dict[str, object]) -> str:
 
 @cache
 def read_catalogue(package: str, language: str) -> dict[str, Any]:
-    """Return a package's catalogue in that language. The catalogue is empty if the file is missing
-    or damaged; people then get English texts.
+    """Return the catalogue of a package in `language`. The catalogue is empty if its file is
+    missing or damaged. People then get English texts.
     """
     if language == ENGLISH:
         return {}

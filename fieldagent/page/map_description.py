@@ -1,4 +1,4 @@
-"""Description of the calls of `map_tiles` in OpenAPI."""
+"""OpenAPI description of the routes in `map_tiles`."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ _TILE_ANSWERS: Answers = {
 def describe_calls(
     summary: str, access: Access = OPEN_ACCESS, answers: Answers = NO_ANSWERS
 ) -> tuple[Call, Call]:
-    """Return the descriptions of both calls."""
+    """Return the descriptions of the two routes of a map."""
     return (
         call("GET /api/map", f"map: {summary}", {**answers, 200: _MAP}, access),
         call(

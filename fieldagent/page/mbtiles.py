@@ -12,12 +12,13 @@ from fieldagent.page import tiles
 from fieldagent.page.tiles import GZIP, TILE_BYTES, MapAbout, Tile, UnusableMap
 
 STEPS_MAX, STEPS_EACH = 20_000_000, 10_000
-"""Largest number of instructions of SQLite's virtual machine for one use of a file (about a
-second), and number of instructions between two checks."""
+"""Maximum number of instructions of SQLite's virtual machine for one use of a file (about a
+second), and number of instructions between two checks.
+"""
 VALUE_BYTES = 16 << 20
-"""Largest number of bytes of a value."""
+"""Maximum bytes of a value."""
 METADATA_MAX = 1_000
-"""Largest number of rows of metadata that are read."""
+"""Maximum number of rows of metadata that are read."""
 VECTOR = "pbf"
 """Format of vector tiles in the metadata."""
 
@@ -35,7 +36,7 @@ def _open_file(path: Path) -> Iterator[sqlite3.Connection]:
 
 
 def _bound(db: sqlite3.Connection) -> None:
-    """Limit the time and memory of each use, because a file may contain a view with endless
+    """Limit the time and memory of each use of the file, because it may contain a view with endless
     rows.
     """
     steps = 0

@@ -22,8 +22,9 @@ VECTOR, PICTURES = 1, (2, 3, 4)
 PARTS_PER_DEGREE = 10_000_000
 """Parts of a degree in the header."""
 PLAIN_BYTES, ENTRIES = 4_000_000, 200_000
-"""Largest number of unpacked bytes of a directory or the metadata, and of entries in a
-directory."""
+"""Maximum number of unpacked bytes of a directory or the metadata, and of entries in a
+directory.
+"""
 OFFSET_MAX = (1 << 63) - 1
 """Largest offset in a file."""
 WRONG_DIRECTORY = "is damaged: its directory has an impossible value"
@@ -91,7 +92,7 @@ class TileDirectory(NamedTuple):
 
     numbers: array[int]
     runs: array[int]
-    """Number of consecutive tiles with the same content; 0 if the entry is another directory."""
+    """Number of consecutive tiles with the same content. 0 if the entry is another directory."""
     lengths: array[int]
     offsets: array[int]
 
@@ -126,8 +127,8 @@ def read_directory(content: bytes) -> TileDirectory:
 
 
 def find(directory: TileDirectory, number: int) -> FoundTile | None:
-    """Return the tile with that number, or the leaf directory to search next (PMTiles 3). None if
-    the directory contains neither.
+    """Return the tile `number`, or the leaf directory that must be searched next (PMTiles 3).
+    Return None if the directory contains neither.
     """
     at = bisect_right(directory.numbers, number) - 1
     if at < 0:
@@ -157,8 +158,8 @@ def tile_number(zoom: int, x: int, y: int) -> int:
 
 
 def unpack(content: bytes, compression: int) -> bytes:
-    """Unpack a part of the file. Raises WrongArchive if the part is damaged, or if the result would
-    exceed `PLAIN_BYTES`.
+    """Decompress a part of the file. Raises WrongArchive if the part is damaged, or if the result
+    would exceed `PLAIN_BYTES`.
     """
     if compression == NO_COMPRESSION:
         return content

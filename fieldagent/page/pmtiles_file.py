@@ -23,11 +23,11 @@ from fieldagent.page.tiles import TILE_BYTES, MapAbout, Tile, UnusableMap
 from fieldagent.system.wording import describe_reason
 
 DIRECTORY_DEPTH_MAX = 4
-"""Largest number of directories from the root to a tile."""
+"""Maximum number of directories from the root to a tile."""
 PART_BYTES = 1_000_000
-"""Largest number of bytes of a directory or the metadata in the file."""
+"""Maximum bytes of a directory or the metadata in the file."""
 CACHED_DIRECTORIES_MAX = 8
-"""Largest number of cached directories. Neighbours of a tile are usually in the same directory."""
+"""Maximum number of cached directories. Neighbours of a tile are usually in the same directory."""
 
 
 @contextmanager

@@ -14,14 +14,14 @@ VECTOR = "application/vnd.mapbox-vector-tile"
 GZIP = b"\x1f\x8b"
 ZOOM_MAX = 22
 TILE_BYTES = 4_000_000
-"""Largest number of bytes of a tile. Larger content is not a tile."""
+"""Maximum bytes of a tile. Larger content is not a tile."""
 DRAWN_LAYERS = {"earth", "roads"}
 """Layers of Protomaps' basemap. A vector map must have one of these layers, because the page draws
 no others."""
 
 
 class UnusableMap(Exception):
-    """Error: the map cannot be used. The text contains the reason and the fix."""
+    """Error: the map cannot be used. The message contains the reason and the fix."""
 
 
 class MapAbout(NamedTuple):
@@ -40,7 +40,7 @@ class Tile(NamedTuple):
     content: bytes
     kind: str
     is_compressed: bool = False
-    """True if the tile is compressed by gzip."""
+    """True if the tile is compressed with gzip."""
 
 
 def read_picture(content: bytes) -> Tile | None:
@@ -50,8 +50,8 @@ def read_picture(content: bytes) -> Tile | None:
 
 
 def read_vector(content: bytes) -> Tile:
-    """Return the content as a tile of a vector map. The only check is if the content is compressed
-    by gzip.
+    """Return the content as a tile of a vector map. Only check whether the content is compressed
+    with gzip.
     """
     return Tile(content, VECTOR, content.startswith(GZIP))
 

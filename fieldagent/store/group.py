@@ -1,4 +1,4 @@
-"""Group commit: all concurrent writers share one transaction, and so one sync.
+"""Group commit: all concurrent writers share one transaction, and therefore one sync.
 
 When `commit` returns, the data is on disk. If a transaction fails, its operations are repeated one
 by one, so that one failing operation does not make the others fail.
@@ -22,15 +22,15 @@ C = TypeVar("C")
 T = TypeVar("T")
 
 GATHER_S = 0.002
-"""Seconds that a commit waits for new orders of the callers of the previous commit."""
+"""Seconds for which a commit waits for new orders from the callers of the previous commit."""
 
 
 class StoreFull(Exception):
-    """The disk is full. The data was not stored; earlier data is not affected."""
+    """The disk is full. The data was not stored. Earlier data is not affected."""
 
 
 class NotOnDisk(StoreFull):
-    """The disk cannot be used, so only urgent data is accepted, in memory. The text contains the
+    """The disk cannot be used, so only urgent data is accepted, in memory. The message contains the
     reason.
     """
 
@@ -56,7 +56,7 @@ class Order(Generic[C]):
     operation: Callable[..., Any]
     """Function that is called with a connection."""
     caller: trio.lowlevel.Task | None = None
-    """Task that waits for the order; None if there is none to wake."""
+    """Task that waits for the order. None if there is none to wake."""
     result: Any = None
     error: BaseException | None = None
     is_combined: bool = False
@@ -68,8 +68,8 @@ class Order(Generic[C]):
 
 
 def carry_out(orders: Sequence[Order[C]], connection: C) -> None:
-    """Run each separate order, and then the combined orders, all orders of one operation in one
-    call.
+    """Run each separate order. Then run the combined orders: all orders of the same operation in
+    one call.
     """
     shared: dict[Callable[..., Any], list[Order[C]]] = {}
     for order in orders:
@@ -98,8 +98,9 @@ class GroupCommit(Generic[C]):
         self._news = trio.Event()
         self._ended = False
         self.failed: StoreFailed | None = None
-        """First final error of the disk; None if there was none. The error stays set until the
-        program restarts."""
+        """First final error of the disk, or None if there was none. It stays set until the program
+        restarts.
+        """
         self.writing_since = inf
         """Start of the current commit (trio's clock); `inf` if there is none."""
 
@@ -115,7 +116,7 @@ class GroupCommit(Generic[C]):
         self, operation: Callable[[C, Sequence[Any]], Sequence[T]], argument: Any
     ) -> T:
         """Commit as `commit` does. All concurrent orders of the same operation share one call of
-        it.
+        the operation.
         """
         order: Order[C] = Order(operation, is_combined=True, argument=argument)
         result: T = await self._carry_out_orders(order)

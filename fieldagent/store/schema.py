@@ -31,7 +31,7 @@ class WrongVersion(sqlite3.DatabaseError):
         self._template = template
 
     def describe_for(self, database: str) -> str:
-        """Return the text for people about a database with that name."""
+        """Return the text for people about the database with the name `database`."""
         return self._template.format(database, self)
 
 
@@ -51,12 +51,13 @@ class Schema:
         return min(self.steps, default=self.version)
 
     def can_use(self, version: int) -> bool:
-        """Return True if this program can use a database of that version."""
+        """Return True if this program can use a database of `version`."""
         return self.first <= version <= self.version
 
     def judge(self, version: int) -> None:
-        """Raise WrongVersion if this program cannot use a database of that version, and
-        sqlite3.DatabaseError if no program can have written it. 0 is an empty database.
+        """Raise WrongVersion if this program cannot use a database of `version`. Raise
+        sqlite3.DatabaseError if no program can have written this version. Version 0 means an empty
+        database.
         """
         if version < 0:
             raise sqlite3.DatabaseError(f"no program has given it the version {version}")
@@ -68,7 +69,8 @@ class Schema:
             raise WrongVersion(EARLIER_VERSION_TEXT, why)
 
     def get_upgrade_steps(self, version: int) -> str:
-        """Return SQL that upgrades a database from that version; 0 is an empty database.
+        """Return the SQL that upgrades a database from `version`. Version 0 means an empty
+        database.
 
         Raises the same errors as `judge`.
         """

@@ -80,10 +80,10 @@ def _replace_texts(error: BaseException) -> BaseException:
 def connect(
     path: Path, schema: Schema, *, is_checked: bool = False, is_marked: bool = False
 ) -> sqlite3.Connection:
-    """Open the file for writing and upgrade it to `schema`. A missing file is created for its owner
-    only, and SQLite gives the same mode to the files beside it. `is_checked` means that the file
-    was already checked. `is_marked` means that the file stores its version twice (`version_mark`);
-    then a damaged version is repaired.
+    """Open the file for writing, and upgrade it to `schema`. A missing file is created for its
+    owner only, and SQLite gives the same mode to the files beside it. `is_checked` is True if the
+    file was already checked. `is_marked` is True if the file stores its version twice
+    (`version_mark`). Then a damaged version is repaired.
 
     Raises sqlite3.DatabaseError for a damaged file or a later version, or OSError.
     """
@@ -124,8 +124,8 @@ def _close_alike(path: Path) -> None:
 
 
 def close_keeping_log(writer: sqlite3.Connection, reader: sqlite3.Connection) -> None:
-    """Close both connections. Copy the data of the log to the file, but keep the log and its index:
-    if the disk becomes full, there would be no space to create them again (SQLITE_IOERR_SHMSIZE).
+    """Close both connections. Copy the data of the log to the file, but keep the log and its index.
+    If the disk becomes full, there would be no space to create them again (SQLITE_IOERR_SHMSIZE).
 
     SQLite keeps them because the last connection to close is read-only. Raises no error of the
     disk.
@@ -162,8 +162,8 @@ def _read_version(connection: sqlite3.Connection) -> int:
 
 
 def _migrate(connection: sqlite3.Connection, schema: Schema) -> None:
-    """Run the steps of `schema`, in one program at a time. A program that had to wait finds nothing
-    to do.
+    """Run the upgrade steps of `schema`. Only one program at a time does this, and a program that
+    had to wait finds the upgrade already done.
     """
     connection.execute("BEGIN IMMEDIATE")
     try:
@@ -234,9 +234,9 @@ def _split_statements(script: str) -> Iterator[str]:
 def copy_whole(
     source: sqlite3.Connection, target: Path, report: Callable[[int, int], None] | None = None
 ) -> None:
-    """Copy the database as of one moment to a file for its owner only, and check it. An existing
-    file is replaced. `report` gets the number of copied pages, and the number of all pages. Raises
-    OSError, sqlite3.Error.
+    """Copy a consistent state of the database to a file for its owner only, and check the copy. An
+    existing file is replaced. `report` gets the number of copied pages, and the number of all
+    pages. Raises OSError, sqlite3.Error.
     """
     target.unlink(missing_ok=True)
     make_private_file(target)

@@ -1,5 +1,5 @@
-"""Describes why a database file cannot be used, and how to fix it. Distinguishes damage from other
-errors.
+"""Describes why a database file cannot be used, and how to fix this. Also distinguishes damage from
+other errors.
 
 A full disk, a read error, a lock, a missing permission or a later version do not mean that the file
 is damaged, so the file stays unchanged. Only SQLITE_CORRUPT, SQLITE_NOTADB and the file's own check
@@ -21,7 +21,7 @@ FULL_BYTES = 64 << 10
 
 
 class Unusable(Exception):
-    """The file cannot be used and was not changed. The text is for people."""
+    """The file cannot be used and was not changed. The message is for people."""
 
 
 class WrittenByOtherVersion(Unusable):

@@ -1,5 +1,5 @@
-"""The version of a file's tables, which is stored twice in the file's head, so that a damaged
-version is not taken for a later version.
+"""The version of a file's tables. It is stored twice in the file's header, so that a damaged
+version is not mistaken for a later version.
 
 SQLite keeps `user_version` at bytes 60 to 63 and `application_id` at 68 to 71
 (https://sqlite.org/fileformat2.html#the_database_header). `application_id` contains the version and
@@ -29,7 +29,7 @@ positive."""
 
 
 class Head(NamedTuple):
-    """Versions in the head of a file."""
+    """Versions in the header of a database file."""
 
     version: int
     """Version to use."""
@@ -47,7 +47,9 @@ def compute_application_id(version: int) -> int:
 
 
 def read_head(connection: sqlite3.Connection, program_version: int) -> Head:
-    """Return the head of a file. `program_version` is the version of this program."""
+    """Return the version header of a database file. A file without a version mark gets
+    `program_version`.
+    """
     ((number,),) = connection.execute("PRAGMA user_version")
     ((mark,),) = connection.execute("PRAGMA application_id")
     version = mark >> 16
@@ -59,7 +61,7 @@ def read_head(connection: sqlite3.Connection, program_version: int) -> Head:
 
 
 def write_head(connection: sqlite3.Connection, version: int) -> None:
-    """Write the version and the mark into the file's head, within a transaction."""
+    """Write the version and the mark into the file's header, within a transaction."""
     connection.execute(f"PRAGMA user_version={version}")
     connection.execute(f"PRAGMA application_id={compute_application_id(version)}")
 

@@ -1,9 +1,10 @@
 """Runs work in a folder as the folder's owner, if the program was started by root.
 
 A file in another user's folder can be a link, a FIFO, or a rollback journal that makes SQLite
-delete a file elsewhere. So root opens no file in such a folder. Root finds the folder's owner over
-a path that this owner cannot have changed, and continues as the owner. `switch_to_owner_of` does so
-until the program ends, and `run_as_owner` in a child process that returns a result.
+delete a file elsewhere. So root opens no file in such a folder. Instead, root finds the folder's
+owner over a path that this owner cannot have changed, and continues as the owner.
+`switch_to_owner_of` does this until the program ends, and `run_as_owner` in a child process that
+returns a result.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ _ONLY_NAME = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class UnsafeFolder(OSError):
-    """Root refuses to work in the folder. The text contains the reason and the fix."""
+    """Root refuses to work in the folder. The message contains the reason and the fix."""
 
 
 class Owner(NamedTuple):
@@ -62,8 +63,8 @@ def switch_to_owner_of(folder: Path) -> None:
 
 
 def run_as_owner(folder: Path, work: Callable[[], T], *, limit_s: float = DEADLINE_S) -> T:
-    """Return the result of `work`, run as the owner of `folder`. The result must be
-    JSON-serializable.
+    """Run `work` as the owner of `folder`, and return its result. The result must be
+    JSON-serialisable.
 
     Raises OSError if the child process fails, or if `work` raises it.
     """
@@ -149,7 +150,8 @@ def _switch_to_owner(owner: Owner) -> None:
 
 
 def find_owner(folder: Path) -> Owner:
-    """Return the owner of `folder`; if it is missing, the owner of its last existing parent.
+    """Return the owner of `folder`. If the folder is missing, return the owner of its last existing
+    parent.
 
     Each folder on the path must belong to root or the owner, and root's folders must not be
     writable by other users. Only links that root made are followed. Raises UnsafeFolder, OSError.
@@ -190,7 +192,7 @@ def find_owner(folder: Path) -> Owner:
 
 
 def _require_ours(status: os.stat_result, place: Path, *, last: bool) -> None:
-    """Check that only root can write to a folder of root. A folder on the path (not `last`) may
+    """Check that only root can write to a folder of root. A folder within the path (not `last`) may
     instead have a sticky bit.
     """
     mode = status.st_mode

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def read_data(package: str, name: str) -> bytes:
-    """Read the file of that name beside the sources of the package."""
+    """Return the content of the file `name`, which is beside the sources of the package."""
     module = import_module(package)
     assert module.__file__ is not None
     assert module.__spec__ is not None

@@ -9,8 +9,8 @@ from pathlib import Path
 
 
 def find_xdg_directory(environ: Mapping[str, str], variable: str, default: str) -> Path:
-    """Return fieldagent's folder by the XDG Base Directory Specification. A relative path in the
-    variable is ignored.
+    """Return fieldagent's folder, as defined by the XDG Base Directory Specification. A relative
+    path in the variable is ignored.
     """
     root = environ.get(variable, "")
     base = Path(root) if root.startswith("/") else Path.home() / default
@@ -18,7 +18,7 @@ def find_xdg_directory(environ: Mapping[str, str], variable: str, default: str) 
 
 
 def find_state_directory(environ: Mapping[str, str] = os.environ) -> Path:
-    """Return the folder that systemd made for this program, otherwise
+    """Return the state directory that systemd has made for this program. If there is none, return
     `$XDG_STATE_HOME/fieldagent`.
     """
     if folders := environ.get("STATE_DIRECTORY"):

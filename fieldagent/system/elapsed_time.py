@@ -1,9 +1,9 @@
 """Elapsed time, which is independent of changes of the wall clock.
 
 The clock of a gateway without a clock battery shows 1970 until the network sets it, and a clock may
-jump by years at any moment. Elapsed time is a number like Unix time that never jumps. Within a boot
-it follows CLOCK_BOOTTIME, which also counts sleep (clock_gettime(2)). After a boot it continues
-from the last stored value.
+jump by years at any moment. Elapsed time is a number like Unix time that never jumps. Within a
+boot, it follows CLOCK_BOOTTIME, which also counts sleep (clock_gettime(2)). After a boot, it
+continues from the last stored value.
 """
 
 from __future__ import annotations
@@ -22,12 +22,14 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 log = logging.getLogger(__name__)
 
 CLOCK_SET_FROM_S = 0.5
-"""Smallest jump in seconds that counts as a set clock. A smaller change is a slow correction."""
+"""Smallest jump in seconds that means that the clock was set. A smaller change is a slow
+correction.
+"""
 CLOCK_WARN_FROM_S = 60.0
 """Smallest jump in seconds that people should notice. At each start the clock jumps by a second or
 two, because a clock chip has whole seconds."""
 SAVE_INTERVAL_S = 60.0
-"""Seconds between two writes of the stored value."""
+"""Minimum seconds between two writes of the stored value."""
 BOOT = Path("/proc/sys/kernel/random/boot_id")
 HARDWARE_CLOCK = Path("/sys/class/rtc/rtc0/hctosys")
 """File that contains 1 if the system took its time at boot from a clock with a battery."""
@@ -37,22 +39,25 @@ CLOCK_CACHE_S = 5.0
 """Seconds for which the kernel's state of the clock is cached. After a change of the clock, the
 state is read again."""
 CLOCK_ERROR_MAX_S = 30.0
-"""Error of the system's clock in seconds that is corrected, because TLS and logs then have
-problems."""
+"""Error of the system's clock in seconds from which the clock is corrected. Larger errors cause
+problems for TLS and logs.
+"""
 CONTRADICTION_S = 3600.0
 """Difference of two sources, in seconds, from which at least one must be wrong."""
 SOURCE_VARIATION_S = 2.0
 """Normal variation of a source in seconds, because the hub sends whole seconds."""
 GPS = "GPS"
 SOURCES_BY_RANK = (GPS, "satellite", "hub")
-"""Other sources of time, the best first. If the system's clock is not trusted, dates follow the
-best source since the boot, and root's unit sets the clock by it (`kit.system_clock`)."""
+"""Sources of time other than the system, the best first. If the system's clock is not trusted,
+dates follow the best source since the boot, and root's unit sets the clock by it
+(`kit.system_clock`).
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """Values of the machine's clocks at one moment. The wall clock is trusted if `source` is not
-    empty; `source` names the source of its time.
+    """Values of the machine's clocks at one moment. `source` is the source of the wall clock's
+    time, or '' if the wall clock is not trusted.
     """
 
     boot: str
@@ -120,7 +125,9 @@ class MachineClocks:
 
 
 def compute_elapsed_time(base: ClockBase | None, seen: Reading) -> float:
-    """Return the elapsed time at `seen`. Without a base it begins with the wall clock's time."""
+    """Return the elapsed time at `seen`. If `base` is None, elapsed time begins with the wall
+    clock's time.
+    """
     if base is None:
         return seen.wall_time
     if base.boot == seen.boot:

@@ -23,7 +23,7 @@ _FILE_SUFFIX = "-file"
 
 
 def get_variables(environ: Mapping[str, str], prefix: str) -> Mapping[str, str]:
-    """Return the variables with this prefix, by the names of their settings."""
+    """Return the values of the variables that begin with `prefix`, by the rest of their names."""
     return {
         name.removeprefix(prefix).lower().replace("_", "-"): name
         for name in sorted(environ)
@@ -38,7 +38,7 @@ def add_environment(
     keys_of: Callable[[str], Iterable[Key]],
 ) -> str:
     """Return the text of a settings file with the settings of the environment. `keys_of` returns
-    the keys that are allowed in a file with a text.
+    the keys that are allowed in a settings file with the given text.
 
     Raises InvalidSettings with a sentence for each unknown variable and each unusable value.
     """

@@ -1,16 +1,16 @@
-"""Exit codes of commands: the code of sysexits.h if one fits."""
+"""Exit codes of commands. If sysexits.h has a suitable code, it is used."""
 
 from __future__ import annotations
 
 OK = 0
 """Delivered, or the command succeeded."""
 ERROR = 1
-"""The Package ended as Error."""
+"""The Package ended with the status Error."""
 USAGE = 2
 COLLAPSED = 3
 CANCELED = 4
 REFUSED = 65
-"""EX_DATAERR: the agent refused the request; nothing was queued."""
+"""EX_DATAERR: the agent refused the request. Nothing was queued."""
 MISSING = 66
 """EX_NOINPUT: the named settings file is missing."""
 NO_PERSON = 67

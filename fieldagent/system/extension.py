@@ -14,8 +14,8 @@ from fieldagent.system.lazy_dataclass import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Extension:
-    """Description of one extension. Each mapping contains the places of objects, by the names that
-    settings or commands use.
+    """Description of one extension. Each mapping contains places of objects. Its keys are the names
+    that settings or commands use.
     """
 
     title: str

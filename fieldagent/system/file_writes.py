@@ -1,4 +1,4 @@
-"""Notification of writes to a file by any program, without polling: inotify(7)."""
+"""Notifies of writes to a file by any program, without polling (inotify(7))."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class FileWrites:
             raise error
 
     async def wait(self) -> None:
-        """Wait for a write. A write since the last call counts too."""
+        """Wait for a write. Return at once if there was a write since the last call."""
         await trio.lowlevel.wait_readable(self._descriptor)
         with suppress(BlockingIOError):
             # One read is enough, because the kernel merges equal consecutive events.

@@ -1,4 +1,4 @@
-"""Files and names in a folder that survive a power cut."""
+"""Writes and renames files so that the changes survive a power cut."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ SLOT_MAX = SLOT_BYTES - _SLOT_HEAD.size
 
 
 def replace_file(path: Path, content: bytes, *, mode: int = 0o600, group: str = "") -> None:
-    """Write the file atomically: the folder has either the old file or all of the new one. Raises
-    OSError.
+    """Write the file atomically: after a power cut, the folder has either the old file or the
+    complete new one. Raises OSError.
 
     The file gets `group` if it exists and the caller may set it.
     """
@@ -43,7 +43,7 @@ def replace_file(path: Path, content: bytes, *, mode: int = 0o600, group: str = 
 
 
 def rename_file(path: Path, target: Path) -> None:
-    """Rename a file so that it has its new name and all contents even after a power cut. Raises
+    """Rename a file. Even after a power cut, it has its new name and its complete content. Raises
     OSError.
     """
     with path.open("rb") as file:
@@ -70,9 +70,10 @@ def sync_folder(path: Path) -> None:
 
 def write_in_slots(path: Path, content: bytes) -> None:
     """Write the content into the older of a file's two slots. The content is on disk when the
-    function returns; an earlier power cut leaves the new or the old content. No file is created or
-    renamed, so the function writes only a fifth of the data that `replace_file` writes. The
-    function is meant for hourly writes. Raises OSError, or ValueError for more than SLOT_MAX bytes.
+    function returns. After an earlier power cut, the file has either the new or the old content. No
+    file is created or renamed, so this function writes only a fifth of the data that `replace_file`
+    writes. It is meant for hourly writes. Raises OSError, or ValueError for more than SLOT_MAX
+    bytes.
     """
     if len(content) > SLOT_MAX:
         raise ValueError(f"{len(content)} bytes are more than the {SLOT_MAX} of a slot")

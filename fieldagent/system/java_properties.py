@@ -1,4 +1,4 @@
-"""Java properties in the format of java.util.Properties.load(Reader): text in, pairs out. Pure."""
+"""Parses and changes Java properties, in the format of java.util.Properties.load(Reader). Pure."""
 
 from __future__ import annotations
 
@@ -15,11 +15,13 @@ _ESCAPES_BY_LETTER = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
 class NoProperties(Exception):
-    """The text has an invalid escape, which the message names."""
+    """The text has an invalid escape. The message contains the escape."""
 
 
 def read_pairs(text: str) -> Iterator[tuple[str, str]]:
-    """Yield keys and values in order; a repeated key is yielded again. Raises NoProperties."""
+    """Yield pairs of a key and a value, in their order. A repeated key is yielded again. Raises
+    NoProperties.
+    """
     for line in _read_logical_lines(text):
         key = _KEY.match(line)
         assert key is not None, "the pattern also matches nothing"
@@ -27,7 +29,7 @@ def read_pairs(text: str) -> Iterator[tuple[str, str]]:
 
 
 def format_pair(name: str, value: str) -> str:
-    """Return a line that reads as this pair. `name` must not need escapes."""
+    """Return the line for a pair of a name and a value. `name` must not need escapes."""
     escaped = value.replace("\\", "\\\\")
     blank_first = value[:1] in tuple(_BLANK)
     return f"{name}={escaped}\n" if not blank_first else f"{name}=\\{escaped}\n"

@@ -1,8 +1,8 @@
 """The library's `dataclass` with slots, built when the first object of a class is made.
 
 The library writes and compiles six functions for each class, in about half a millisecond. An agent
-loads about ninety such classes at its start. Building these classes took a third of the import time
-of trio, although only a few are used before the agent listens.
+loads about ninety such classes at its start, but uses only a few of them before it listens.
+Building all of them took a third of the import time of trio.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Log lines of a program: to a terminal, a pipe, or systemd's journal."""
+"""Writes the log lines of a program to a terminal, a pipe, or systemd's journal."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ PIECE = 1024
 
 
 def has_room(stream: TextIO) -> bool:
-    """Return True if a line can be written without waiting. A pipe without a reader fills up, and
-    waiting for space in it would block the program.
+    """Return True if a line can be written without waiting. If no program reads from a pipe, it
+    becomes full, and waiting for space would block this program.
     """
     watch = select.poll()
     watch.register(stream, select.POLLOUT)
@@ -55,7 +55,9 @@ def refuse_settings(error: InvalidSettings | OSError) -> int:
 
 
 def emit(line: str) -> None:
-    """Print a line of the inbound hook: unchanged for a program, escaped for a terminal."""
+    """Print a line of the inbound hook. For a program, the line is unchanged. For a terminal, it is
+    escaped.
+    """
     if sys.stdout.isatty():
         line = escape_line(line)
     for at in range(0, len(line), PIECE):
@@ -89,7 +91,7 @@ class EscapingFormatter(logging.Formatter):
     """Formatter that writes each record as one line, except the traceback of a bug."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's name
-        """Escape the message, but not the traceback after it."""
+        """Escape the message of a record, but not the traceback after it."""
         record.message = escape_line(record.message)
         return super().formatMessage(record)
 

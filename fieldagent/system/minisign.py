@@ -1,7 +1,8 @@
-"""Signatures of files in minisign's format (jedisct1.github.io/minisign, "Signature format").
+"""Verifies signatures of files in minisign's format (jedisct1.github.io/minisign, "Signature
+format").
 
-A signature has two comments, of which the trusted comment is also signed. OpenSSL computes Ed25519
-(RFC 8032).
+A signature has two comments. The trusted comment is also signed. OpenSSL computes Ed25519 (RFC
+8032).
 """
 
 from __future__ import annotations
@@ -48,8 +49,8 @@ class Signature(NamedTuple):
 
 
 def read_keys(text: str) -> list[TrustedKey]:
-    """Read a file with one or more keys in the form of `minisign -G`; other lines count as
-    comments. Raises NotSigned if there is no key.
+    """Parse a file with one or more keys in the form of `minisign -G`. Other lines are comments.
+    Raises NotSigned if there is no key.
     """
     keys = []
     for line in text.splitlines():
@@ -62,7 +63,7 @@ def read_keys(text: str) -> list[TrustedKey]:
 
 
 def read_signature(text: str) -> Signature:
-    """Read a signature. Raises NotSigned."""
+    """Parse a signature file. Raises NotSigned."""
     lines = text.splitlines()
     if len(lines) < 4 or not lines[2].startswith(COMMENT):
         raise NotSigned("the signature is not in minisign's format")
@@ -86,8 +87,8 @@ def verify(content: bytes, signature: Signature, keys: Iterable[TrustedKey]) -> 
 
 
 def verify_comment(signature: Signature, keys: Iterable[TrustedKey]) -> str:
-    """Verify and return the trusted comment, which is signed together with the file's signature.
-    The file is not needed. Raises NotSigned, or OSError if there is no `openssl`.
+    """Verify the trusted comment of a signature, and return it. The signed file is not needed for
+    this. Raises NotSigned, or OSError if there is no `openssl`.
     """
     signed = signature.of_file + signature.comment.encode()
     if not _is_valid(signed, signature.of_comment, _find_key(signature, keys)):

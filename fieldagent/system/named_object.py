@@ -14,8 +14,8 @@ T = TypeVar("T")
 
 
 def import_known_object(name: str, places: Mapping[str, str], kind: type[T]) -> T:
-    """Import the object of this `kind` with that name in `places`, or a third-party object
-    at that place.
+    """Import the object of this `kind` whose place is in `places` under `name`. If there is none,
+    `name` is itself the place of a third-party object.
 
     Raises WrongProperty, with a text that follows the setting's name.
     """

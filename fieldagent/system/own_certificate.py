@@ -1,4 +1,6 @@
-"""A key and a self-signed certificate of this machine. People compare its fingerprint."""
+"""Makes a key and a self-signed certificate for this machine. People compare the certificate's
+fingerprint.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ CREATION_MAX_S = 60.0
 
 
 class NoCertificate(Exception):
-    """Error: the program cannot provide a certificate. The text has the reason and the fix."""
+    """Error: the program cannot provide a certificate. The message contains the reason and the
+    fix.
+    """
 
 
 def provide_own_certificate(path: Path) -> Path:
@@ -46,7 +50,9 @@ def provide_own_certificate(path: Path) -> Path:
 
 
 def compute_fingerprint(path: Path) -> str:
-    """Return the SHA-256 of the certificate in the form of browsers. Raises OSError, ValueError."""
+    """Return the SHA-256 of the certificate in the form that browsers show. Raises OSError,
+    ValueError.
+    """
     text = path.read_text()
     certificate = ssl.PEM_cert_to_DER_cert(text[text.index("-----BEGIN CERTIFICATE") :])
     return hashlib.sha256(certificate).digest().hex(":").upper()

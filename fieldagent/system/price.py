@@ -1,4 +1,4 @@
-"""Price of a credit, in settings and for people; and accounts for CPU time."""
+"""The price of a credit, in settings and for people. Also the accounts that pay for CPU time."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ THREAD = 0.000_06
 
 
 def charge_nobody(seconds: float) -> None:
-    """Charge no one: the account for work without a caller. Does nothing."""
+    """Charge no one. This is the account for work without a caller."""
 
 
 _payer: ContextVar[Pay] = ContextVar("_payer", default=charge_nobody)
@@ -33,7 +33,7 @@ def charge_to(charge: Pay) -> None:
 
 
 def get_payer() -> Pay:
-    """Return the account of this task; `charge_nobody` if the task has no account."""
+    """Return the account that pays for this task, or `charge_nobody` if there is none."""
     return _payer.get()
 
 
@@ -59,7 +59,7 @@ _PRICE = re.compile(r"([0-9]{1,6})(?:\.([0-9]{1,6}))? ([A-Z]{3})", re.ASCII)
 
 
 class Price(NamedTuple):
-    """Price of one unit, for example a credit, in millionths of the currency's unit."""
+    """Price of one unit, for example a credit, in millionths of the currency unit."""
 
     millionths: int
     currency: str
@@ -78,7 +78,9 @@ class Price(NamedTuple):
 
 
 def format_sum(parts: Iterable[tuple[Price, float]]) -> str:
-    """Return the total price by currency: `1.44 EUR and 0.50 USD`; empty without parts."""
+    """Return the total price in each currency as text, such as `1.44 EUR and 0.50 USD`. Return ''
+    if there are no parts.
+    """
     sums: dict[str, float] = {}
     for price, units in parts:
         sums[price.currency] = sums.get(price.currency, 0) + price.millionths * units
@@ -86,7 +88,7 @@ def format_sum(parts: Iterable[tuple[Price, float]]) -> str:
 
 
 def read_credit_price(value: str) -> Price:
-    """Read a setting of the form `0.12 EUR`. Raises WrongProperty."""
+    """Parse a price such as `0.12 EUR`. Raises WrongProperty."""
     match = _PRICE.fullmatch(value)
     if match is None:
         raise WrongProperty(f"must be an amount and a currency, such as 0.12 EUR, not {value!r}")

@@ -1,5 +1,5 @@
-"""Files and folders for their owner only, independent of the umask, because they contain keys and
-messages.
+"""Makes files and folders that only their owner can access, because they contain keys and messages.
+The umask has no effect.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ def make_private_folder(path: Path) -> None:
 
 
 def make_private_file(path: Path) -> None:
-    """Make an empty file for its owner only. If the file exists, remove the access of all users
-    except its owner and group.
+    """Make an empty file that only its owner can access. If the file already exists, remove the
+    access of all users except its owner and group.
     """
     try:
         file = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, _FILE)

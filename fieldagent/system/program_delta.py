@@ -1,5 +1,5 @@
-"""Makes a program file from an earlier program file and the difference of the two builds, which has
-4 to 40 kB instead of 2.5 MB.
+"""Makes a program file from an earlier program file and a delta, the difference between the two
+builds. A delta has 4 to 40 kB, a program 2.5 MB.
 
 The bytes of a zip file depend on the packer. So the contents are compared: the names and files in
 order, as one unpacked sequence of bytes with its SHA-256. zstd makes the difference
@@ -27,7 +27,7 @@ DIGEST_DIGITS = 16
 
 
 class NoDelta(Exception):
-    """The delta cannot be used. The text contains the reason."""
+    """The delta cannot be used. The message contains the reason."""
 
 
 class Delta(NamedTuple):
@@ -79,8 +79,8 @@ def make_zip(files: Mapping[str, bytes]) -> bytes:
 
 
 def make_delta_name(program: str, now: bytes) -> str:
-    """Return the name of the delta that makes the file `program` from the contents `now`. The delta
-    is in the program's folder.
+    """Return the name of the delta that makes the file `program` from a program with the contents
+    `now`. The delta is in the folder of `program`.
     """
     return f"{program}.from-{hashlib.sha256(now).hexdigest()[:DIGEST_DIGITS]}"
 

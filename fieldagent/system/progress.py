@@ -1,5 +1,5 @@
-"""Progress of long work, on standard error: a bar on a terminal, a line from time to time
-elsewhere.
+"""Shows the progress of long work on standard error: as a bar on a terminal, otherwise as a line
+from time to time.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ DRAW_INTERVAL_S = 0.1
 
 
 class Progress:
-    """Progress display: a context manager that removes the bar at the end."""
+    """Progress display. It is a context manager, which removes the bar at the end."""
 
     def __init__(
         self,
@@ -32,7 +32,9 @@ class Progress:
         *,
         at_once: bool = False,
     ) -> None:
-        """`at_once` shows the first progress without waiting, for work that is seldom short."""
+        """If `at_once`, the first progress is shown without a delay. This is for work that is
+        seldom short.
+        """
         self._what, self._unit, self._clock = escape_line(title), unit, clock
         self._is_terminal = sys.stderr.isatty()
         self._every = DRAW_INTERVAL_S if self._is_terminal else LINE_EVERY_S

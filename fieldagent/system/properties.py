@@ -1,4 +1,4 @@
-"""Java properties files, parsed strictly: unknown keys are faults, and all faults are reported
+"""Parses Java properties files strictly. Unknown keys are faults, and all faults are reported
 together.
 """
 
@@ -35,15 +35,15 @@ class WrongProperty(Exception):
 
 
 def read_text(value: str) -> str:
-    """Return a text unchanged. Raises WrongProperty if it is blank."""
+    """Return `value` unchanged. Raises WrongProperty if it is blank."""
     if not value.strip():
         raise WrongProperty("is empty; remove the line to leave it unset")
     return value
 
 
 def make_integer_reader(minimum: int, maximum: int, unit: str) -> Callable[[str], int]:
-    """Return a reader of an integer from `minimum` to `maximum` inclusive. The reader raises
-    WrongProperty, which names the unit.
+    """Return a function that parses an integer from `minimum` to `maximum` inclusive. The function
+    raises WrongProperty, with the unit in its message.
     """
 
     def read(value: str) -> int:
@@ -57,8 +57,8 @@ def make_integer_reader(minimum: int, maximum: int, unit: str) -> Callable[[str]
 
 
 def make_choice_reader(*words: str) -> Callable[[str], str]:
-    """Return a reader of one of these words. The reader raises WrongProperty, which lists the
-    words.
+    """Return a function that accepts one of these words. The function raises WrongProperty, with
+    the words in its message.
     """
 
     def read(value: str) -> str:
@@ -71,7 +71,9 @@ def make_choice_reader(*words: str) -> Callable[[str], str]:
 
 
 def make_choices_reader(*words: str) -> Callable[[str], frozenset[str]]:
-    """Return a reader of some of these words, separated by spaces; `none` is the empty set."""
+    """Return a function that parses some of these words, separated by spaces. `none` is the empty
+    set.
+    """
 
     def read(value: str) -> frozenset[str]:
         asked = frozenset(value.split())
@@ -86,7 +88,7 @@ def make_choices_reader(*words: str) -> Callable[[str], frozenset[str]]:
 
 
 def split_url(value: str, *schemes: str) -> SplitResult | None:
-    """Split a URL; None if it has another scheme or no host. Raises WrongProperty."""
+    """Split a URL. Return None if it has another scheme or no host. Raises WrongProperty."""
     try:
         parts = urlsplit(value)
         port = parts.port
@@ -101,14 +103,16 @@ def split_url(value: str, *schemes: str) -> SplitResult | None:
 
 
 def read_url(value: str) -> str:
-    """Read a URL of http or https with a host. Raises WrongProperty."""
+    """Check that `value` is an http or https URL with a host, and return it. Raises
+    WrongProperty.
+    """
     if split_url(value, "http", "https") is None:
         raise WrongProperty(f"must be a URL such as https://example.org/inbound, not {value!r}")
     return value
 
 
 def read_endpoint(value: str) -> tuple[str, int]:
-    """Read HOST:PORT; brackets of an IPv6 address are removed. Raises WrongProperty."""
+    """Parse HOST:PORT. The brackets of an IPv6 address are removed. Raises WrongProperty."""
     host, _, port = value.rpartition(":")
     if not host:
         raise WrongProperty(f"must be HOST:PORT, not {value!r}")
@@ -133,7 +137,7 @@ def _check_host(host: str) -> None:
 
 
 def read_networks(value: str) -> tuple[ipaddress.IPv4Network | ipaddress.IPv6Network, ...]:
-    """Read networks in CIDR, separated by spaces; an empty value gives none. Raises
+    """Parse networks in CIDR notation, separated by spaces. The value may be empty. Raises
     WrongProperty.
     """
     try:
@@ -145,7 +149,7 @@ def read_networks(value: str) -> tuple[ipaddress.IPv4Network | ipaddress.IPv6Net
 
 
 def read_absolute_path(value: str) -> Path:
-    """Read a path that begins with /, without a check of the file. Raises WrongProperty."""
+    """Parse a path that begins with /. The file is not checked. Raises WrongProperty."""
     if not value.startswith("/"):
         raise WrongProperty(f"must be a path that begins with /, not {value!r}")
     return Path(value)
@@ -188,9 +192,9 @@ def read(
     keys: Sequence[Key],
     absent_extension: Callable[[str], str] = lambda name: "",
 ) -> tuple[dict[str, Any], Mapping[str, str], list[str]]:
-    """Return the value of each key by its attribute, the pairs of the file, and a sentence for each
-    fault. If a key belongs to an extension that this program does not have, `absent_extension`
-    returns that extension's name, otherwise an empty string.
+    """Parse a settings file. Return the value of each key by its attribute, the names and values in
+    the file, and a sentence for each fault. If a key belongs to an extension that this program does
+    not have, `absent_extension` returns that extension's name, otherwise an empty string.
 
     Raises InvalidSettings if the text is not a properties file.
     """

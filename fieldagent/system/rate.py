@@ -1,6 +1,6 @@
-"""Rate limit by the generic cell rate algorithm, with one timestamp per caller.
+"""Rate limit by the generic cell rate algorithm (ITU-T I.371), with one timestamp per caller. Pure.
 
-ITU-T I.371: `tat` is the theoretical arrival time of the next call. Pure; `now` is Unix time.
+`tat` is the theoretical arrival time of the next call, and `now` is Unix time.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class EventRate:
 class Rate:
     per_minute: float
     burst: int
-    """Maximum number of calls at the same time after a long silence."""
+    """Maximum number of calls that are allowed at once after a long silence."""
 
     def admit(self, tat: float, now: float) -> tuple[float, float]:
         """If the call is allowed, return the `tat` to store and 0. Otherwise return the old `tat`
@@ -52,5 +52,7 @@ class Rate:
 
 
 def format_retry_after(seconds: float) -> str:
-    """Return whole seconds, at least 1, until the next call is allowed (RFC 9110 10.2.3)."""
+    """Return the value of `Retry-After`: the whole seconds, at least 1, until the next call is
+    allowed (RFC 9110 10.2.3).
+    """
     return str(max(1, math.ceil(seconds)))

@@ -26,7 +26,9 @@ class Sentence(str):
 
 
 def sentence(form: str, /, **values: object) -> Sentence:
-    """Return the sentence of a template, with `values` in its places such as {name}."""
+    """Return a Sentence made from the template `form`, with `values` in its placeholders, such as
+    {name}.
+    """
     made = Sentence(_fill_in(form, {name: str(value) for name, value in values.items()}))
     made.form, made.values = form, values
     return made

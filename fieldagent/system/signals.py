@@ -1,4 +1,4 @@
-"""Signals that ask a program to stop."""
+"""Handles signals that request a program to stop."""
 
 from __future__ import annotations
 
@@ -23,16 +23,17 @@ STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 def run_breakable(
     work: Callable[..., Awaitable[T]], *arguments: Any, clock: trio.abc.Clock | None = None
 ) -> T:
-    """Run a command's work under trio, and return its result. Ctrl-C ends the work only when the
-    work waits. Otherwise Ctrl-C could interrupt a write, and tasks that wait for that write would
+    """Run a command's work under trio, and return its result. Ctrl-C ends the work only while the
+    work waits. At other times, it could interrupt a write, and tasks that wait for this write would
     wait forever.
     """
     return trio.run(work, *arguments, clock=clock, restrict_keyboard_interrupt_to_checkpoints=True)
 
 
 def run_heeding(program: Callable[[Asks], Awaitable[None]], *used: signal.Signals) -> None:
-    """Run a program under trio, and pass it the signals that ask it to stop. `used` are signals
-    that the program uses for something else; the program also gets these signals under `nohup`.
+    """Run a program under trio, and pass it the signals that request it to stop. `used` contains
+    signals that the program uses for another purpose. The program gets these signals even under
+    `nohup`.
 
     After the program ends, signals are ignored until the process has ended. The program ends
     properly, and its exit code shows the result. `trio.open_signal_receiver` would raise unread

@@ -2,7 +2,7 @@
 
     fieldagent program 0.2.0, signed 2026-11-23, expires 2027-02-21
 
-So the signature of the file also covers the kind, the version and the expiry.
+So the signature of the file also authenticates the kind, the version and the expiry date.
 """
 
 from __future__ import annotations
@@ -33,7 +33,9 @@ class Release(NamedTuple):
 
 
 def read_release(comment: str) -> Release:
-    """Parse the kind, version, day of signing and expiry of a release. Raises NotSigned."""
+    """Parse the trusted comment of a release: its kind, version, day of signing and expiry. Raises
+    NotSigned.
+    """
     match = _FORM.fullmatch(comment)
     if match is None:
         raise NotSigned(
@@ -53,8 +55,8 @@ def check_release(comment: str, now: float) -> Release:
 
 
 def check_release_as(kind: str, comment: str, now: float) -> Release:
-    """Return the release of a file of that kind that may be installed at `now`, in Unix time. A kit
-    whose clock shows 1970 cannot check the expiry. Raises NotSigned.
+    """Return the release of a file of `kind`, if the file may be installed at `now` (Unix time). A
+    kit whose clock shows 1970 cannot check the expiry. Raises NotSigned.
     """
     release = read_release(comment)
     if release.kind != kind:

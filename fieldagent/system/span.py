@@ -1,4 +1,6 @@
-"""Durations as people write them: `30s`, `5m`, `2h`. A number without a unit is minutes."""
+"""Durations in the form that people write: `30s`, `5m`, `2h`. A number without a unit means
+minutes.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Keeps the parts of a program running: a part that fails is restarted, and the others continue.
+"""Keeps the parts of a program running. A part that fails is restarted, and the other parts
+continue.
 
 A fault is an unexpected exception, which means a bug. A fault is logged with its traceback and kept
 for `status` and the metrics. A failed part restarts after a pause, which grows with repeated
@@ -19,7 +20,7 @@ from fieldagent.system.lazy_dataclass import dataclass
 
 Part = Callable[[], Awaitable[None]]
 Note = Callable[[BaseException, str], None]
-"""Function that gets the exception of a failed call, and the name of its task."""
+"""Function that is called with the exception of a failed call, and the name of its task."""
 
 log = logging.getLogger(__name__)
 
@@ -28,7 +29,7 @@ PAUSES = (1.0, 2.0, 5.0, 15.0, 30.0)
 STABLE_AFTER_S = 300.0
 """Seconds without a fault after which a part has recovered."""
 DOWN_AFTER_S = 120.0
-"""Seconds between the first and the last of consecutive faults from which a part counts as down."""
+"""If consecutive faults continue for this many seconds, the part is considered down."""
 TEXT_MAX = 200
 """Maximum characters of an exception's text that are kept."""
 
@@ -43,7 +44,7 @@ class PartFault:
     """Unix time of the fault."""
     times: int = 0
     in_a_row: int = 0
-    """Number of faults since the part last ran steadily; 0 for calls that are not restarted."""
+    """Number of faults since the part last ran stably. 0 for calls that are not restarted."""
     first: float = 0.0
     last: float = 0.0
     """Time of the last of the consecutive faults (trio's clock). `first` is the time of the first
@@ -57,7 +58,7 @@ class PartFault:
 
 class Supervisor:
     """Supervises parts. `fatal` exceptions end the whole program. The exceptions in `fatal` and
-    `outside_errors` are not bugs, and their text describes the error. `clock` is Unix time.
+    `outside_errors` are not bugs, and their text describes the error. `clock` returns Unix time.
     """
 
     def __init__(
@@ -74,8 +75,8 @@ class Supervisor:
     async def keep_running(self, name: str, part: Part, *, mend: Part | None = None) -> None:
         """Run `part` until it returns or is cancelled, and restart it when it fails.
 
-        `mend` cleans up after a failed run and is awaited before the next run; its failure also
-        counts as a fault of the part. Raises fatal errors.
+        `mend` cleans up after a failed run, and is awaited before the next run. Its failure is also
+        a fault of the part. Raises fatal errors.
         """
         fault = self._faults.setdefault(name, PartFault(name))
         failed = False
@@ -119,7 +120,7 @@ class Supervisor:
         return {fault.part: fault.times for fault in self.get_faults()}
 
     def describe_trouble(self) -> str | None:
-        """Return the parts that do not recover, in a sentence, or None if there are none."""
+        """Return a sentence with the parts that do not recover, or None if there are none."""
         now = trio.current_time()
         down = [fault.part for fault in self.get_faults() if fault.is_down(now)]
         return f"failing repeatedly: {', '.join(down)}; see the log" if down else None

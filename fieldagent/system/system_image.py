@@ -25,7 +25,7 @@ MOST_BYTES = 4 << 30
 
 
 class UnreadableImage(Exception):
-    """The image cannot be read. The text contains the reason."""
+    """The image cannot be read. The message contains the reason."""
 
 
 class SystemName(NamedTuple):
@@ -42,7 +42,9 @@ class SystemPiece(NamedTuple):
     file: str
     """SHA-256 of the file, which is its name."""
     is_difference: bool = False
-    """True if the file is a difference from the old system's data `read_around` the piece."""
+    """True if the file is a difference from the old system's data around the piece
+    (`read_around`).
+    """
 
 
 class SystemImage(NamedTuple):

@@ -1,5 +1,5 @@
-"""Notifies systemd that the agent is ready, alive or stopping: sd_notify(3), without the
-library.
+"""Notifies systemd that the agent is ready, alive or stopping, as sd_notify(3) does. The library is
+not needed.
 """
 
 from __future__ import annotations

@@ -48,8 +48,8 @@ _COLOURS = {
 
 
 def format_state(state: str, width: int = 0) -> str:
-    """Return a word for a state, to be used with `format_lines`, padded with blanks to `width`
-    characters.
+    """Return the word for a state, padded with blanks to `width` characters, in the form that
+    `format_lines` shows in colour.
     """
     colour = _COLOURS.get(state)
     filled = " " * (width - len(state))

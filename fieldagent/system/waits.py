@@ -1,4 +1,4 @@
-"""Waits of a computed length, and work that may finish while the program stops.
+"""Waits with a computed length, and work that may finish while the program stops.
 
 trio refuses a negative length, but a remaining time can become negative while code runs. So all
 code with computed lengths uses this module (tests/layers.py checks that). For a known deadline use
@@ -19,13 +19,13 @@ kit wakes up only once for all of it."""
 
 
 async def sleep(seconds: float) -> None:
-    """Sleep as `trio.sleep` does. A negative length or NaN counts as zero."""
+    """Sleep as `trio.sleep` does. A negative length or NaN is treated as zero."""
     await trio.sleep(max(0.0, seconds))
 
 
 def compute_nearest_beat(seconds: float) -> float:
     """Return the time, on trio's clock, of the beat that is nearest to `seconds` from now. The beat
-    differs from that time by at most half a beat. If `seconds` is below one beat, return the exact
+    differs from this time by at most half a beat. If `seconds` is below one beat, return the exact
     time.
     """
     at = trio.current_time() + seconds
@@ -41,15 +41,15 @@ def compute_next_tick(interval_s: float) -> float:
 
 
 def move_on_after(seconds: float) -> trio.CancelScope:
-    """Return the scope of `trio.move_on_after`. A negative length or NaN counts as zero."""
+    """Return the scope of `trio.move_on_after`. A negative length or NaN is treated as zero."""
     return trio.move_on_after(max(0.0, seconds))
 
 
 async def run_to_the_end(work: Callable[[], Awaitable[None]]) -> None:
     """Run `work`. After a cancellation from outside, `work` still has STOP_GRACE_S to finish.
 
-    This is for work during which another program acts, because it would act again after the next
-    start.
+    This is for calls of other programs, because an interrupted call would be repeated after the
+    next start.
     """
     async with trio.open_nursery() as nursery:
         with trio.CancelScope(shield=True) as scope:

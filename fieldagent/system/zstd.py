@@ -1,5 +1,5 @@
-"""Packs and unpacks bytes with the program `zstd`, also as a difference from existing data
-(`--patch-from`).
+"""Compresses and decompresses bytes with the program `zstd`, also as a difference from existing
+data (`--patch-from`).
 """
 
 from __future__ import annotations
@@ -18,19 +18,21 @@ ZSTD_TIMEOUT_S = 300.0
 
 
 class ZstdFailed(Exception):
-    """zstd failed. The text contains the reason."""
+    """zstd failed. The message contains the reason."""
 
 
 def pack(
     content: bytes, reference: bytes | None = None, effort: tuple[str, ...] = TIGHT_OPTIONS
 ) -> bytes:
-    """Return the content in one frame, or the difference from `reference`. Raises ZstdFailed."""
+    """Compress the content into one frame, or only its difference from `reference`. Raises
+    ZstdFailed.
+    """
     return _open_zstd(content, reference, *effort)
 
 
 def unpack(frame: bytes, reference: bytes | None = None) -> bytes:
-    """Return the unpacked content. Call this only with signed data, because zstd reads it as root.
-    Raises ZstdFailed.
+    """Decompress a frame, and return the content. Call this only with signed data, because zstd
+    reads it as root. Raises ZstdFailed.
     """
     return _open_zstd(frame, reference, "-d")
 

@@ -19,7 +19,7 @@ from fieldagent.system.lazy_dataclass import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """One payload for one hook."""
+    """One payload that must be handed to one hook."""
 
     request_id: str
     lane: str
@@ -37,12 +37,12 @@ class Delivery:
 
     @property
     def sos(self) -> bool:
-        """Return True if the delivery contains an SOS, by a search in the body's text."""
+        """Return True if the delivery contains an SOS. The body is searched as text."""
         return SOS_MARK in self.body
 
     @property
     def alarm(self) -> str:
-        """Return the kind of the hub's own alarm that the delivery contains, such as `fence`; empty
+        """Return the kind of the hub's own alarm that the delivery contains, such as `fence`, or ''
         for other deliveries.
         """
         return self.body.partition(ALARM_MARK)[2].partition('"')[0]
@@ -78,21 +78,24 @@ class HandoverResult:
     reason: str = ""
     """Text for people: the fault, and the fix if there is one."""
     retry_after: float = 0.0
-    """Shortest time in seconds that the other side asks us to wait; used for FAILED."""
+    """Minimum seconds that the receiver asks us to wait. Used for FAILED."""
     is_untaken: bool = False
-    """True if the other side has certainly not accepted the delivery, so that the attempt cost
-    nothing. If False, the other side may have accepted a failed attempt."""
+    """True if it is certain that the receiver has not accepted the delivery, so that the attempt
+    cost nothing. If False, the receiver may have accepted the delivery of a failed attempt.
+    """
 
 
 HookCall = Callable[[Delivery], Awaitable[HandoverResult]]
-"""Function that hands one delivery to a hook. A cancelled call leaves nothing behind, and its
-delivery counts as not tried."""
+"""Function that hands one delivery to a hook. A cancelled call has no effect, and its delivery
+counts as not tried.
+"""
 
 
 class Spool(Protocol):
-    """One hook's side of the durable spool.
+    """The spool on disk, as one hook sees it.
 
-    An asynchronous method returns when its change is on disk, and completes even if cancelled.
+    An asynchronous method returns when its change is on disk, and completes even if it is
+    cancelled.
     """
 
     def get_heads(self, limit: int) -> list[Delivery]:
@@ -107,9 +110,7 @@ class Spool(Protocol):
     async def postpone(
         self, request_id: str, due_time: float, reason: str, *, tries: int = 1
     ) -> None:
-        """Record `tries` failed attempts, or none if `tries` is 0. The next attempt is at the Unix
-        time `due_time`.
-        """
+        """Record `tries` failed attempts. The next attempt is at the Unix time `due_time`."""
 
     async def hasten(self) -> None:
         """Make all failed deliveries due at once."""

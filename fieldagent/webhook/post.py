@@ -1,4 +1,4 @@
-"""Webhook: one POST of one delivery, by Standard Webhooks 1.0.0."""
+"""Posts one delivery to a webhook, as Standard Webhooks 1.0.0 defines it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from fieldagent.webhook.signature import make_headers
 REMEDY = "correct webhook-address and restart the agent"
 
 DEADLINE_S = 20.0
-"""Seconds for one attempt; the specification recommends 15 to 30."""
+"""Longest time in seconds for one attempt. The specification recommends 15 to 30."""
 
 
 async def post(
@@ -69,8 +69,8 @@ async def post(
 
 
 def judge(reply: Reply, now: float, remedy: str = REMEDY) -> HandoverResult:
-    """Return the result of an answer. Only 2xx is success; with 410 the receiver ends all
-    deliveries.
+    """Return the result that follows from a response. Only a status 2xx is a success. With 410, the
+    receiver ends all deliveries.
     """
     if 200 <= reply.status < 300:
         return HandoverResult(HandoverOutcome.HANDED)

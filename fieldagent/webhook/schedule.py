@@ -30,15 +30,16 @@ SOS_SCHEDULE = (
     *[2 * HOUR] * 24,
 )
 """Schedule of an SOS: every five minutes for an hour, every half hour for the rest of the day, and
-then every two hours for two days. So a receiver that was down for ten minutes does not wait half
-an hour more."""
+then every two hours for two days. So an SOS for a receiver that was down for ten minutes does not
+wait half an hour more.
+"""
 
 JITTER_SHARE = 0.2
 """Largest share of the delay that is added at random, so that many kits do not call at the same
 time."""
 
 RETRY_AFTER_MAX_S = 24 * HOUR
-"""Largest number of seconds for which the receiver can postpone the next attempt."""
+"""Maximum number of seconds for which the receiver can postpone the next attempt."""
 
 DELAY_MAX_S = SCHEDULE[-1] * (1 + JITTER_SHARE)
 
@@ -59,10 +60,10 @@ def compute_delay(
 
 
 def wait(not_before: float, now: float) -> float:
-    """Return the seconds until the next attempt; 0 is now.
+    """Return the seconds until the next attempt, or 0 if it is due now.
 
-    A time beyond the longest delay was stored before the clock was set back, which happens at each
-    start of a gateway without a clock battery. Such a time counts as now.
+    A time beyond the longest delay is treated as now. It was stored before the clock was set back,
+    which happens at each start of a gateway without a clock battery.
     """
     seconds = not_before - now
     return 0.0 if seconds > DELAY_MAX_S else max(seconds, 0.0)

@@ -16,7 +16,7 @@ PREFIX = "whsec_"
 
 
 def read_secrets(value: str) -> tuple[str, ...]:
-    """Read the secrets. Raises WrongProperty."""
+    """Parse the secrets in a setting. Raises WrongProperty."""
     secrets = tuple(value.split())
     for secret in secrets:
         size = _compute_base64_size(secret.removeprefix(PREFIX))
@@ -38,10 +38,11 @@ def _compute_base64_size(value: str) -> int | None:
 def make_headers(
     message_id: str, body: bytes, *, now: float, secrets: Sequence[str]
 ) -> tuple[tuple[str, str], ...]:
-    """Return the headers that sign a message. `secrets` are `whsec_` and base64. During a change of
-    the secret, two secrets sign. Without a secret, the headers contain only the id and the time.
+    """Return the headers that sign a message. Each secret is `whsec_` and base64. During a change
+    of the secret, there are two secrets, and both sign. If there is no secret, the headers contain
+    only the id and the time.
 
-    `now` is the Unix time of this attempt; receivers refuse a time that is minutes old.
+    `now` is the Unix time of this attempt. Receivers refuse a time that is minutes old.
     """
     moment = str(int(now))
     plain = (("webhook-id", message_id), ("webhook-timestamp", moment))

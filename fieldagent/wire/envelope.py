@@ -194,8 +194,9 @@ class AuthorMark:
 
     station: int
     transmissions: int
-    """Number of radio transmissions over which the entries reached the sender of this envelope; 0
-    for the sender's own entries."""
+    """Number of radio transmissions over which the entries reached the sender of this envelope. 0
+    for the sender's own entries.
+    """
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ class Fix(NamedTuple):
     """
 
     time: float
-    """Unix time from the satellites in seconds; 0 if the receiver does not know the date."""
+    """Unix time from the satellites in seconds. 0 if the receiver does not know the date."""
     latitude: float
     longitude: float
     altitude: float | None = None

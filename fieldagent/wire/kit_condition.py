@@ -54,7 +54,7 @@ class KitCondition:
 
     status: KitStatus
     system: str = ""
-    """Description of the machine in one line; empty if unknown."""
+    """Description of the machine in one line. Empty if unknown."""
     cause: int = UNKNOWN
     """Cause of the machine's last start: an index of CAUSES."""
     starts: int = 0

@@ -51,7 +51,7 @@ class UpdateReport:
     version: str
     before: str
     reason: str = ""
-    """Reason of the fallback to the earlier program; empty if the update succeeded."""
+    """Reason of the fallback to the earlier program. Empty if the update succeeded."""
 
     def __str__(self) -> str:
         if self.reason:
@@ -85,7 +85,7 @@ class ModemReport:
     signal: int | None
     """Signal bars, 0 to 5. None while unknown."""
     battery: int | None
-    """Charge in per cent; None if there is no battery or if unknown."""
+    """Charge in per cent. None if there is no battery or if unknown."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,7 +39,7 @@ class KitStatus(NamedTuple):
     degrees: int | None
     """Temperature of the processor in degrees Celsius."""
     millivolts: int | None
-    """Supply voltage in mV; None if the machine cannot measure it."""
+    """Supply voltage in mV. None if the machine cannot measure it."""
     uptime: int
     """Seconds that the agent has run, rounded to minutes."""
     machine_uptime: int
@@ -48,7 +48,7 @@ class KitStatus(NamedTuple):
     links: tuple[str, str, str]
     """States of the links, in the order of `LINKS`."""
     signals: tuple[int | None, int | None, int | None]
-    """Signals of the links in bars, 0 to 5; None if unknown."""
+    """Signals of the links in bars, 0 to 5. None if unknown."""
     queued: int
     """Number of waiting Packages."""
     credits_today: int

@@ -191,13 +191,13 @@ class CompanionText(NamedTuple):
     sender: bytes
     """First six bytes of the sender's key. Empty for a text on a channel."""
     channel: int | None
-    """Index of the channel; None for a direct message."""
+    """Index of the channel. None for a direct message."""
     time: int
     """Unix time by the sender's clock."""
     text: str
     type: int = TextType.PLAIN
     hops: int | None = None
-    """Number of stations that repeated the text; None if it arrived by a known path."""
+    """Number of stations that repeated the text. None if it arrived by a known path."""
     snr: float | None = None
     """Signal-to-noise ratio in dB."""
 

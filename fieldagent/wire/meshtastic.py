@@ -190,7 +190,7 @@ class MeshPosition(NamedTuple):
     altitude: int | None = None
     """Altitude in metres above the sea."""
     time: int = 0
-    """Unix time of the position; 0 if the node does not know it."""
+    """Unix time of the position. 0 if the node does not know it."""
     ground_speed: int | None = None
     """Speed in km/h, as the firmware sends it."""
     ground_track: int | None = None
@@ -212,7 +212,7 @@ class MeshWaypoint(NamedTuple):
 
 class Routing(NamedTuple):
     error: int | None = None
-    """A RoutingError; None if the message is not an answer but a request for a route."""
+    """A RoutingError. None if the message is not an answer but a request for a route."""
 
 
 class QueueStatus(NamedTuple):

@@ -52,7 +52,7 @@ class NodeHello:
     boot: int
     """Random 32-bit number of each start. A new number shows that all state was lost."""
     node: str = ""
-    """Name of the node; empty for a gateway."""
+    """Name of the node. Empty for a gateway."""
     firmware: str = ""
     packet_bytes: int = PACKET_BYTES
     window: int = WINDOW

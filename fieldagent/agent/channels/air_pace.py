@@ -130,7 +130,7 @@ class AirPace:
     _spacing: float = FRAGMENT_SPACING_S
     _answered_at: float = -inf
     _mean: float = 0.0
-    """Mean seconds until a round is answered; 0 if unknown."""
+    """Mean seconds until a round is answered. 0 if unknown."""
     _stray: float = 0.0
 
     def note_heard(self, turn: AirTurn, now: float) -> None:

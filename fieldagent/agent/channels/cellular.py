@@ -158,7 +158,7 @@ class LinkPace:
     attempts: int = 0
     """Number of consecutive attempts that did not lead to a stable link."""
     requested_wait: float | None = None
-    """Seconds after which the hub asks for the next attempt; None if the hub does not ask."""
+    """Seconds after which the hub asks for the next attempt. None if the hub does not ask."""
 
     def count_try(self) -> float:
         """Count an attempt, and return the longest pause in seconds before the next attempt."""

@@ -59,7 +59,7 @@ class ChannelLink:
     """Time on trio's clock when the channel became ABSENT. None if it is not ABSENT."""
     reason: str = ""
     signal: int | None = None
-    """Signal in bars, 0 to 5; None if unknown."""
+    """Signal in bars, 0 to 5. None if unknown."""
     last_success: float | None = None
     """Time when the last transmission was SENT, in elapsed time."""
     next_look: float = -inf

@@ -103,7 +103,7 @@ class KitNotes:
     named_directory: bool = False
     """True if the kit has reported its directory's version over this link."""
     condition: ConditionNews | None = None
-    """Reports the kit's condition; None if the kit does not report it."""
+    """Reports the kit's condition. None if the kit does not report it."""
 
     def begin(self) -> None:
         """Start again for a new link. All notes are sent over each new link."""

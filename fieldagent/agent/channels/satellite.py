@@ -104,7 +104,7 @@ class MailReader:
     garbled.
     """
     _size: int = 0
-    """Size of the message in bytes, as the session reported it; 0 if unknown."""
+    """Size of the message in bytes, as the session reported it. 0 if unknown."""
 
     async def read(self, *, is_needed: bool = False, size: int = 0) -> ReadResult:
         """Read the message in the modem, store it and clear it in the modem. A garbled message

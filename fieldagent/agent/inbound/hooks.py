@@ -33,7 +33,7 @@ class Hook:
     name: str
     call: HookCall
     end_reason: str | None = None
-    """Reason why the hook is no longer called; None while it is used."""
+    """Reason why the hook is no longer called. None while it is used."""
     by_itself: bool = True
     """True if the agent runs the hook all the time, False if the hook's owner runs it."""
     probes: bool = False

@@ -41,7 +41,7 @@ class Received:
     item: NumberedItem | None = None
     """Number and digest for receipts. None if the sender expects no receipts."""
     copy: bytes | None = None
-    """The item as the hub sent it; None for items of other senders."""
+    """The item as the hub sent it. None for items of other senders."""
 
 
 class FragmentedItem(NamedTuple):

@@ -57,7 +57,7 @@ class Incident(NamedTuple):
     """Elapsed time when the incident was raised."""
     state: str
     ended: float | None
-    """Elapsed time when the incident ended; None while it is open."""
+    """Elapsed time when the incident ended. None while it is open."""
 
 
 class StoredUpdate(NamedTuple):

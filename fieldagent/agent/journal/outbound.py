@@ -347,7 +347,7 @@ class NewPackage(NamedTuple):
     joins: int | None = None
     """Incident that an SOS belongs to."""
     unauthenticated_handle: str = ""
-    """Handheld of an unauthenticated owner that raised this SOS; empty for other Packages."""
+    """Handheld of an unauthenticated owner that raised this SOS. Empty for other Packages."""
     calls_off: int | None = None
     """This kit's incident that the Package cancels. None if it cancels none."""
     check_in: CheckIn | None = None

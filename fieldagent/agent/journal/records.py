@@ -106,9 +106,9 @@ class StoredPackage(NamedTuple):
     status: Status | None
     ended: float | None
     origin: int = 0
-    """Station of the neighbour that sent the item; 0 for this kit."""
+    """Station of the neighbour that sent the item. 0 for this kit."""
     origin_sequence: int = 0
-    """Number that the neighbour gave the item; 0 for an item of this kit."""
+    """Number that the neighbour gave the item. 0 for an item of this kit."""
     dated: float | None = None
     """Unix time in the transmitted item. None means the time of `accepted`: such rows are older
     than elapsed time.

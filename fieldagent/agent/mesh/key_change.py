@@ -1,4 +1,4 @@
-"""Tracks the change of the group's radio-key on this kit, and which stations still send with the
+"""Tracks the change of the group's radio key on this kit, and which stations still send with the
 old key.
 
 All kits take one step before any kit takes the next, so that they can receive each other during the

@@ -20,13 +20,13 @@ class NeighbourFacts:
 
     heard_at: float = -inf
     rssi: int | None = None
-    """Signal strength in dBm; None if the radio does not report it."""
+    """Signal strength in dBm. None if the radio does not report it."""
     snr: int | None = None
-    """Signal-to-noise ratio in dB; None if unknown."""
+    """Signal-to-noise ratio in dB. None if unknown."""
     callsign: str | None = None
-    """Callsign that the station transmitted; None if it has not transmitted any."""
+    """Callsign that the station transmitted. None if it has not transmitted any."""
     version: str | None = None
-    """Version of the station's program; None if unknown."""
+    """Version of the station's program. None if unknown."""
     key: int | None = None
     """Index of the group key with which the station sends. None if the group has no key."""
 

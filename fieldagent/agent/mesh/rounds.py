@@ -116,7 +116,7 @@ class RepeatableItem:
     is_for_hub: bool = False
     """True if the item must reach the hub."""
     hops: int = 0
-    """Number of radio transmissions over which the item reached this kit; 0 for our own item."""
+    """Number of radio transmissions over which the item reached this kit. 0 for our own item."""
     confirmed_by: set[int] = field(default_factory=set)
     """Stations that confirmed the item."""
     answer_count: int = 0
@@ -124,7 +124,7 @@ class RepeatableItem:
     echoes: set[int] = field(default_factory=set)
     """Stations that repeated the item since our own last repeat."""
     brought_by: int = 0
-    """Station that relayed the item to the hub or to a satellite gateway; 0 for none."""
+    """Station that relayed the item to the hub or to a satellite gateway. 0 for none."""
     at_hub: bool = False
     """True if the station in `brought_by` reports that the hub has the item."""
     due_at: float = inf

@@ -16,14 +16,14 @@ class SpendingLimits(NamedTuple):
     """Limits on the cost of one Package of a sender."""
 
     refusal: str
-    """Reason, for people, why paid channels are not allowed; empty if they are allowed."""
+    """Reason, for people, why paid channels are not allowed. Empty if they are allowed."""
     remaining: int
     """Credits that remain of today's `per_day` limit."""
     per_day: int
     limit: str
     """Reason for the limit. It follows the words "left of 9 that" in a message."""
     bearer_bytes: int
-    """Bytes of an item on Cellular that one paid message carries; 0 if Cellular costs nothing."""
+    """Bytes of an item on Cellular that one paid message carries. 0 if Cellular costs nothing."""
 
 
 class AffordablePlan(NamedTuple):

@@ -73,7 +73,7 @@ class Cancellation:
         return await self._withdraw_waiting(incident.list_items(self._journal, number), None)
 
     async def _end_unsent_incident(self, sequence: int) -> None:
-        """End an incident if all its Packages were canceled before they left. If other kits or the
+        """End an incident if all its Packages were cancelled before they left. If other kits or the
         hub may know the incident, it ends only with a cancellation message.
         """
         number = incident.find_incident(self._journal, sequence)
@@ -91,8 +91,8 @@ class Cancellation:
         await self._journal.commit(lambda db: incident.mark_called_off(db, number, now))
 
     async def clear(self, channel: Channel | None = None) -> int:
-        """Cancel all waiting Packages except an open SOS, which can only be canceled as a whole.
-        Return the number of canceled Packages.
+        """Cancel all waiting Packages except an open SOS, which can only be cancelled as a whole.
+        Return the number of cancelled Packages.
 
         Each batch has its own commit, so that an SOS that arrives meanwhile is not delayed.
         """

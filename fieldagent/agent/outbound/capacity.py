@@ -25,7 +25,7 @@ MARK_BYTES = 8
 numbers are about as long as the sender's. If they are longer and the request does not fit, the
 request is left out."""
 SHORT_COUNT = 23
-"""Largest number of fragments for which the index and the count take one byte each."""
+"""Maximum number of fragments for which the index and the count take one byte each."""
 SHORT_BYTES = 23
 """Largest fragment payload, in bytes, whose header takes one byte."""
 

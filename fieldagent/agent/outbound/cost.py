@@ -27,7 +27,7 @@ class Cost(NamedTuple):
     by_bytes: bool = False
     """True if the operator bills bytes. Then `bytes` is the number of billed bytes."""
     refusal: str = ""
-    """Reason why the channel cannot carry the Package; empty if it can."""
+    """Reason why the channel cannot carry the Package. Empty if it can."""
 
 
 def compute_costs(

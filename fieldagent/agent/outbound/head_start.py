@@ -31,7 +31,7 @@ class Begin(NamedTuple):
     after: float
     """Seconds from the acceptance of a Package until it may start on a channel."""
     reason: str = ""
-    """Reason for the wait, for people; empty if there is no wait."""
+    """Reason for the wait, for people. Empty if there is no wait."""
 
 
 class _CheaperChannel(NamedTuple):

@@ -146,7 +146,7 @@ class _NextPart:
 
     segment: Segment
     origin: int
-    """Station that sent the Package first; 0 for this kit."""
+    """Station that sent the Package first. 0 for this kit."""
     entry: Entry
     body: bytes
     """Encoded envelope, or encoded entry, that contains only this part."""
@@ -178,7 +178,7 @@ class Packing:
         self._sealed = is_sealed
         self._station = station
         self.acks = AwaitedAcks() if self._limits.shared else None
-        """Expected acknowledgements; None if the channel needs none."""
+        """Expected acknowledgements. None if the channel needs none."""
         self._packet_bytes = packet_bytes
         self._prepared: _NextPart | None = None
         """The last Package that was examined, if it can be sent in one transmission."""

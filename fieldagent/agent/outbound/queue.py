@@ -307,7 +307,7 @@ class Queue:
         return False
 
     def remove(self, key: int, *, is_arrived: bool = False) -> bool:
-        """Remove a Package that ended: sent, failed or canceled. Return False if it is not in the
+        """Remove a Package that ended: sent, failed or cancelled. Return False if it is not in the
         queue.
 
         If the Package has arrived (`is_arrived`), older Packages in flight with its collapseKey

@@ -35,7 +35,7 @@ class Step(NamedTuple):
     case.
     """
     who: str
-    """Person or kit that has the Package at this step; empty if there is none or it is unknown."""
+    """Person or kit that has the Package at this step. Empty if there is none or it is unknown."""
     text: str
     """Text of the step for people, in English."""
     detail: str = ""

@@ -78,7 +78,7 @@ class ReadReceipt:
     alone: bool
     """True if the receipt may get a packet of its own."""
     hops: int = 0
-    """Number of radio transmissions over which the entry reached this kit; 0 for our own."""
+    """Number of radio transmissions over which the entry reached this kit. 0 for our own."""
     heard: float = -inf
     rides_from: float = inf
     """Time from which the entry may ride with other entries."""

@@ -49,8 +49,9 @@ class Radio:
     PortLost, in exception groups.
     """
     check: Callable[[RadioPlace], Finding] | None = None
-    """Checks the radio for `fieldagent check`, without opening it; None if the radio is on a serial
-    port."""
+    """Checks the radio for `fieldagent check`, without opening it. None if the radio is on a serial
+    port.
+    """
     keys: tuple[Key, ...] = ()
     """Settings of this kind; each name begins with the radio's name."""
     needs: tuple[str, ...] = ()

@@ -140,7 +140,7 @@ class RadioFacts:
     """Facts that a radio has reported about itself."""
 
     number: int = 0
-    """Number of the radio's own node; 0 until known."""
+    """Number of the radio's own node. 0 until known."""
     lora: LoraConfig = field(default_factory=LoraConfig)
     channels: dict[int, MeshChannel] = field(default_factory=dict)
     firmware: str = ""

@@ -25,7 +25,7 @@ class SatelliteSeat(NamedTuple):
 
     port: str
     baud: int | None
-    """Baud rate; None for the default of the modem's kind."""
+    """Baud rate. None for the default of the modem's kind."""
     mailbox_check: float | None
     """Seconds after which the mailbox is checked even without a ring alert. None means never."""
     registers: bool

@@ -1,5 +1,5 @@
-"""Files that `fieldagent hub device add --card` writes beside the agent's settings. They have the
-form for a card of build/image, or for cloud-init on other cards.
+"""Files that `fieldagent hub device add --card` writes beside the agent's settings. They are made
+for a card of build/image, or for cloud-init on other cards.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class CardFiles(NamedTuple):
 
 
 def make_card_files(arguments: argparse.Namespace) -> CardFiles:
-    """Return the files and settings that the arguments ask for. Raises UnfitValue, OSError."""
+    """Return the files and settings that the arguments request. Raises UnfitValue, OSError."""
     if not any(getattr(arguments, word) for word in CARD_OPTIONS):
         return CardFiles({}, [], False)
     if arguments.card is None:

@@ -1,4 +1,4 @@
-"""Tables of the hub's commands."""
+"""Formats the tables that the hub's commands print."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def choose_fitting_columns(cells: Sequence[Mapping[str, str]], width: int | None
 
 
 def make_cells(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
-    """Return the values as text. A float is a Unix time."""
+    """Return the values of the rows as text. A float is a Unix time."""
     return [{name: _format_cell(value) for name, value in row.items()} for row in rows]
 
 

@@ -47,9 +47,9 @@ class _CommandTarget(NamedTuple):
 
 @make_store_command
 def send_command(arguments: argparse.Namespace, hub: HubSettings, store: Store) -> Result:
-    """Send a command to the kit and wait `--wait` seconds for the answer. Without words, list
-    earlier commands. If the command costs money, ask for agreement first. Scripts need --yes or
-    --by ip.
+    """Send a command to the kit and wait `--wait` seconds for the answer. If there are no words,
+    list earlier commands. If the command costs money, ask for confirmation first. Scripts need
+    --yes or --by ip.
     """
     kit = store.run_once(lambda db: _find_kit(db, arguments))
     if not arguments.words:
@@ -67,7 +67,7 @@ def send_command(arguments: argparse.Namespace, hub: HubSettings, store: Store) 
     )
     price = _format_price(estimate, hub, None if delta is None else delta.cost)
     _ask_for_agreement(arguments, estimate, price)
-    # Do not wait for a missing link.
+    # Do not wait for an answer if the kit has no link.
     grace = float(hub.satellite_grace) if estimate.linked else 0.0
     order = CommandToSend(
         kit.workspace, kit.device, number, asked, arguments.by or "", audit.ADMINISTRATION
@@ -100,7 +100,7 @@ def _read(words: list[str]) -> RemoteCommand:
 def _sign_settings(
     arguments: argparse.Namespace, store: Store, number: int
 ) -> tuple[int, RemoteCommand]:
-    """Let minisign sign the settings, with a number above all earlier numbers of the kit. Raises
+    """Sign the settings with minisign. Their number is above all earlier numbers of the kit. Raises
     Refused.
     """
     if arguments.secret_key is None:
@@ -142,7 +142,7 @@ def _read_delta(arguments: argparse.Namespace) -> bytes:
 def _price_delta(
     db: Db, arguments: argparse.Namespace, kit: _CommandTarget, payload: bytes
 ) -> _DeltaPosting:
-    """Return the delta's posting and its price. Raises Refused."""
+    """Return how the delta will be posted, and its price. Raises Refused."""
     if arguments.by == "satellite":
         raise Refused("a delta goes over the link if there is one: omit --by, or use --by ip")
     now = time.time()
@@ -157,12 +157,12 @@ def _price_delta(
 
 
 def _make_sample(command: RemoteCommand) -> RemoteCommand:
-    """Return the command with a proof that has the final length but is not valid."""
+    """Return the command with an invalid proof of the correct length, to compute its size."""
     return prove(0, command, b"")
 
 
 def _format_price(estimate: CommandCost, hub: HubSettings, delta: DeltaCost | None) -> str:
-    """Return the price of command, answer and delta over satellite, for people."""
+    """Return, for people, the price of the command, its answer and the delta over satellite."""
     down = estimate.bytes_down + (0 if delta is None else delta.bytes)
     size = f"{down} bytes there, at most {estimate.bytes_up} back"
     if delta is not None:
@@ -177,7 +177,7 @@ def _format_price(estimate: CommandCost, hub: HubSettings, delta: DeltaCost | No
 
 
 def _ask_for_agreement(arguments: argparse.Namespace, estimate: CommandCost, price: str) -> None:
-    """Ask for agreement to the price. Raises Refused."""
+    """Ask the user to confirm the price. Raises Refused if the user does not."""
     if not is_paid(estimate, arguments.by or "") or arguments.yes:
         return
     if not sys.stdin.isatty():

@@ -1,5 +1,5 @@
-"""`fieldagent hub contact …` and `contact chain …`: people who are notified of an SOS besides the
-console, and the steps of the notification.
+"""`fieldagent hub contact …` and `contact chain …`: the people who are notified of an SOS in
+addition to the console, and the steps of the notification.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ T = TypeVar("T")
 
 @make_store_command
 def add(arguments: argparse.Namespace, settings: HubSettings, store: Store) -> Result:
-    """Add a contact of the kind that its address shows, and print its number. The contact is not
+    """Add a contact, and print its number. Its address determines its kind. The contact is not
     notified until an SOS or `test`.
     """
     kind = find_kind(arguments.address, get_contact_kinds(settings.contacts), settings.contact_own)
@@ -70,8 +70,8 @@ def add(arguments: argparse.Namespace, settings: HubSettings, store: Store) -> R
 def _find_missing_setting(
     arguments: argparse.Namespace, settings: HubSettings, kind: ContactKind
 ) -> str:
-    """Return the setting that is missing for the kind, or "". Without a settings file the hub's own
-    settings are unknown.
+    """Return the name of the setting that is missing for the kind, or "". If there is no settings
+    file, the hub's settings are unknown.
     """
     if arguments.config is None and not get_default_path().exists():
         return ""
@@ -81,8 +81,8 @@ def _find_missing_setting(
 
 @make_store_command
 def list_contacts(arguments: argparse.Namespace, settings: HubSettings, store: Store) -> Result:
-    """List the contacts in the order of their notification, each with the reason if it cannot be
-    notified.
+    """List the contacts in the order of their notification. If a contact cannot be notified, show
+    the reason.
     """
     kinds, own = get_contact_kinds(settings.contacts), settings.contact_own
     return store.run_once(
@@ -155,7 +155,7 @@ def test_steps(arguments: argparse.Namespace, settings: HubSettings, store: Stor
 def _run_with_reach(
     settings: HubSettings, store: Store, use: Callable[[ContactSenders], Awaitable[T]]
 ) -> T:
-    """Run `use` with the notification services, while the store accepts their writes."""
+    """Call `use` with the notification services. During the call, they can write to the store."""
     import trio
 
     async def run() -> T:
@@ -178,7 +178,7 @@ def _run_with_reach(
 
 @make_transaction
 def remove(call: Call) -> Result:
-    """Remove a contact, by its number, and its waiting notifications."""
+    """Remove the contact with the given number, and its waiting notifications."""
     contacts.remove_contact(*call.here, call.arguments.id, now=call.now)
     return {"id": call.arguments.id, "removed": True}
 

@@ -14,7 +14,9 @@ DAY_S = 86_400.0
 
 @make_transaction
 def add_key(call: Call) -> Result:
-    """Add an API key and print it once. Without --kind it can push all kinds."""
+    """Add an API key, and print it once. If --kind is missing, the key can push all kinds of
+    items.
+    """
     asked = call.arguments
     purposes = [name for name in ("read", "acknowledge", "administer") if getattr(asked, name)]
     id_, key = credentials.add_key(
@@ -48,7 +50,7 @@ def list_credentials(call: Call) -> Sequence[Row]:
 
 @make_transaction
 def revoke(call: Call) -> Result:
-    """Revoke a key or token (`arguments.what`) permanently, by its number."""
+    """Permanently revoke the key or token (`arguments.what`) with the given number."""
     what, number = call.arguments.what, call.arguments.id
     credentials.revoke_credential(call.db, what, call.workspace, number, now=call.now)
     return {"id": number, "revoked": True}
@@ -56,7 +58,7 @@ def revoke(call: Call) -> Result:
 
 @make_transaction
 def set_key_rate(call: Call) -> Result:
-    """Set the rate limits of a key. A limit without a new value stays."""
+    """Set the rate limits of a key. Limits without a new value are not changed."""
     asked = call.arguments
     rate = {"per_minute": asked.per_minute, "burst": asked.burst}
     return credentials.set_rate(*call.here, asked.id, **rate, now=call.now)

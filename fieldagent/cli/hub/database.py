@@ -46,7 +46,7 @@ Set `database` in the hub's settings to the new place, then start the hub.
 
 @make_store_command
 def back_up(arguments: argparse.Namespace, settings: HubSettings, store: Store) -> Result:
-    """Copy SQLite's file, also while a hub runs."""
+    """Copy the file of the SQLite database. This is possible while a hub runs."""
     if not isinstance(store, SqliteStore):
         print(POSTGRES.format(file=arguments.file), end="", file=sys.stderr)
         return REFUSED
@@ -67,7 +67,9 @@ def back_up(arguments: argparse.Namespace, settings: HubSettings, store: Store) 
 
 @make_store_command
 def move(arguments: argparse.Namespace, settings: HubSettings, store: Store) -> Result:
-    """Copy the database of a stopped hub to `arguments.target`, in the other engine."""
+    """Copy the database of a stopped hub to `arguments.target`, which uses the other database
+    engine.
+    """
     origin, target = settings.database, arguments.target
     if is_postgres(origin) == is_postgres(target):
         raise Refused(
@@ -99,8 +101,8 @@ def move(arguments: argparse.Namespace, settings: HubSettings, store: Store) -> 
 
 @make_transaction
 def record_restore(call: Call) -> Result:
-    """Record that the database was restored from a copy. With --post, post the items that kits have
-    sent back since then.
+    """Record that the database was restored from a copy. If --post is set, post the items that kits
+    have returned since then.
     """
     if call.arguments.post:
         return {"posts": ledger.post_again(call.db, call.now)}

@@ -67,7 +67,7 @@ def list_letters(call: Call) -> Result:
 
 
 def _decode_text(payload: str) -> str:
-    """Return the beginning of a message, as text if possible."""
+    """Return the first part of a message, as text if possible."""
     body = base64.b64decode(payload)
     text = body.decode("ascii", "replace")
     return (text if text.isprintable() and "\ufffd" not in text else f"hex {body.hex()}")[:40]
@@ -93,8 +93,6 @@ def assign(call: Call) -> tuple[list[int], Row]:
 
 @make_transaction
 def remove(call: Call) -> Result:
-    """Remove a dead letter permanently, by its number. Raises Refused if there is no such
-    letter.
-    """
+    """Permanently remove the dead letter with the given number. Raises Refused if there is none."""
     dead_letters.discard_letter(call.db, call.arguments.id, now=call.now)
     return {"id": call.arguments.id, "removed": True}

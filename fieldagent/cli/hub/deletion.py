@@ -1,5 +1,5 @@
-"""`fieldagent hub user|device|workspace delete`: permanent deletion, after a list of the affected
-data.
+"""`fieldagent hub user|device|workspace delete`: deletes data permanently, after showing which data
+is affected.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ NAMES_SHOWN_MAX = 20
 
 @make_store_command
 def delete(arguments: argparse.Namespace, _: HubSettings, store: Store) -> Result:
-    """Print the data that would be deleted, and return REFUSED. With --yes, delete the data
-    permanently, even while a hub runs.
+    """Print the data that would be deleted, and return REFUSED. If --yes is set, delete the data
+    permanently. A hub may run at the same time.
     """
     data_subject = store.run_once(
         lambda db: subject.find_subject(
@@ -42,7 +42,9 @@ def delete(arguments: argparse.Namespace, _: HubSettings, store: Store) -> Resul
 
 
 def _make_row(arguments: argparse.Namespace, plan: Row) -> Row:
-    """Return the plan. Without --json, long lists contain only their first names."""
+    """Return the plan in the form that is printed. Unless --json is set, long lists contain only
+    their first names.
+    """
     if arguments.json:
         return plan
     deletes = {

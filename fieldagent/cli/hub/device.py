@@ -29,7 +29,7 @@ from fieldagent.system.properties import InvalidSettings
 from fieldagent.system.wording import describe_reason
 
 REASON_CHARACTERS_MAX = 60
-"""Largest number of characters of a reason in the table. --json contains the whole reason."""
+"""Maximum number of characters of a reason in the table. --json contains the whole reason."""
 
 
 def add_device(arguments: argparse.Namespace) -> int:
@@ -109,7 +109,7 @@ def _write_card(folder: Path, settings: str, files: CardFiles) -> str:
 
 @make_transaction
 def retry_device(call: Call) -> Result:
-    """Retry all waiting calls to a device's satellite operator at once, and print the number of
+    """Retry all waiting requests to a device's satellite operator at once, and print the number of
     messages.
     """
     return {"id": call.device, "messages": operator_trouble.call_again(call.db, call.device)}
@@ -125,8 +125,8 @@ def list_contested(call: Call) -> Result:
 
 @make_dead_letter_change
 def set_device_imei(call: Call) -> tuple[list[int], Row]:
-    """Set a device's IMEI, and process the dead letters with it. --take first removes it from
-    another device.
+    """Set a device's IMEI, and process the dead letters with this IMEI. If --take is set, first
+    remove the IMEI from another device.
     """
     imei, device = call.arguments.imei, call.device
     if call.arguments.take:
@@ -174,8 +174,8 @@ def make_device_token(call: Call) -> Result:
 
 @make_dead_letter_change
 def set_device_relay(call: Call) -> tuple[list[int], Row]:
-    """Allow a kit to relay items of its workspace's other kits, or with --off forbid it, and
-    process the items that the kit relayed before.
+    """Allow a kit to relay items of other kits in its workspace, and process the items that it
+    relayed before. If --off is set, forbid relaying.
     """
     relays = not call.arguments.off
     directory.set_relay(call.db, call.device, relays, now=call.now)
@@ -183,8 +183,8 @@ def set_device_relay(call: Call) -> tuple[list[int], Row]:
 
 
 def revoke_device(arguments: argparse.Namespace) -> int:
-    """Revoke a device whose kit may be stolen: only an SOS from it is accepted. With
-    --new-radio-key, the other kits also get a new radio-key.
+    """Revoke a device whose kit may be stolen: only an SOS from it is accepted. If --new-radio-key
+    is set, the other kits also get a new radio key.
     """
     return (radio_key.revoke_and_change if arguments.new_radio_key else _revoke)(arguments)
 
@@ -200,8 +200,8 @@ def _revoke(call: Call) -> Result:
 
 @make_dead_letter_change
 def restore_device(call: Call) -> tuple[list[int], Row]:
-    """Undo a revocation, and process items that arrived meanwhile, including items relayed by other
-    kits.
+    """Undo a revocation, and process the items that arrived during it, including items that other
+    kits relayed.
     """
     revocation.restore(call.db, call.device, now=call.now)
     # Other kits may have relayed items of this device.
@@ -210,8 +210,8 @@ def restore_device(call: Call) -> tuple[list[int], Row]:
 
 @make_transaction
 def list_devices(call: Call) -> Result:
-    """List the devices of a workspace with their states; with --json also their settings and last
-    update.
+    """List the devices of a workspace and their states. If --json is set, include their settings
+    and last update.
     """
     listed = directory.list_devices(*call.here, call.now)
     steps = key_change.describe_steps(*call.here)
@@ -236,7 +236,9 @@ def disable(call: Call) -> tuple[Sequence[int], Row]:
 
 @make_dead_letter_change
 def enable(call: Call) -> tuple[Sequence[int], Row]:
-    """Enable a user or device, and process the items that its devices sent meanwhile."""
+    """Enable a user or device, and process the items that its devices sent while it was
+    disabled.
+    """
     return _set_disabled(call, None)
 
 

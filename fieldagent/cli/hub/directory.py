@@ -30,8 +30,9 @@ from fieldagent.system.log_lines import print_failure
 
 
 def init(arguments: argparse.Namespace) -> int:
-    """Create the database and the first workspace, with an integration that may push to it. Add an
-    administrator if one is named. With --once, do nothing if a workspace exists.
+    """Create the database and the first workspace, with an integration that may push to it. If an
+    administrator is named, add this user too. If --once is set, do nothing if a workspace already
+    exists.
     """
     password = secret.make_password() if arguments.administrator else ""
     hashed = scrypt.hash_password(password) if password else None
@@ -102,8 +103,8 @@ def add_user(arguments: argparse.Namespace) -> int:
 
 @make_transaction
 def join_user(call: Call) -> Result:
-    """Make a user of another workspace, given by number, also a member of this workspace. Raises
-    Refused if the number does not exist.
+    """Make a user of another workspace also a member of this workspace. The user is given by
+    number. Raises Refused if the number does not exist.
     """
     user, workspace = call.arguments.user, call.workspace
     if not directory.is_known(call.db, user):
@@ -117,14 +118,14 @@ def join_user(call: Call) -> Result:
 
 @make_transaction
 def end_membership(call: Call) -> Result:
-    """End a membership. Items that the member sent stay."""
+    """End a membership. Items that the member has sent are kept."""
     directory.remove_member(*call.here, call.member, now=call.now)
     return {"id": call.member, "workspace": call.workspace}
 
 
 @make_transaction
 def set_user_role(call: Call) -> Result:
-    """Set the role of a user in the workspace. Raises Refused if a user that is not a person would
+    """Set the role of a user in the workspace. Raises Refused if the user is not a person and would
     become more than a member.
     """
     directory.set_role(*call.here, call.member, call.arguments.role, now=call.now)
@@ -164,8 +165,8 @@ def list_users(call: Call) -> Result:
 
 @make_transaction
 def audit_list(call: Call) -> Result:
-    """List the newest lines of the audit log of a workspace or, if none is named, of all
-    workspaces.
+    """List the newest entries of the audit log of a workspace. If no workspace is named, list those
+    of all workspaces.
     """
     workspace = call.workspace if call.arguments.workspace else None
     return audit.list_latest(call.db, call.arguments.limit, workspace)

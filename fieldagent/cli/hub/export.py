@@ -53,7 +53,7 @@ def write(arguments: argparse.Namespace, _: HubSettings, store: Store) -> Result
 
 
 def _write(store: Store, data_subject: Subject, folder: Path) -> dict[str, int]:
-    """Write the data, and return the number of each kind. Raises OSError."""
+    """Write the data, and return the number of records of each kind. Raises OSError."""
     now = time.time()
     make_private_folder(folder)
     counts = {}
@@ -102,7 +102,7 @@ def _write_items(store: Store, data_subject: Subject, folder: Path, now: float) 
 
 @contextmanager
 def _open_private(path: Path) -> Iterator[IO[bytes]]:
-    """Open a file that only its owner can read. The file is on disk after the context."""
+    """Open a file that only its owner can read. The file is on disk after the block."""
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
         yield file
         file.flush()

@@ -18,8 +18,8 @@ BARS = "▁▂▃▅▆█"
 
 @make_transaction
 def show_fleet(call: Call) -> Result:
-    """Print the kits that differ from the others and the differences, and then a line for
-    each kit.
+    """Print the kits that differ from the others, with the differences. Then print a line for each
+    kit.
     """
     answer = view.describe_fleet(*call.here, call.now)
     if call.arguments.json:
@@ -96,8 +96,8 @@ def _format_clock(status: Mapping[str, Any], about: Mapping[str, Any]) -> str | 
 
 
 def _format_signal(status: Mapping[str, Any], about: Mapping[str, Any]) -> str | None:
-    """Return the bars of the last 24 hours for each channel with such reports. If there are none,
-    return the last signal of each modem.
+    """Return the signal bars of the last 24 hours for each channel that has reported them. If no
+    channel has, return the last signal of each modem.
     """
     hours = about.get("signals", {})
     if any(bars is not None for those in hours.values() for bars in those):

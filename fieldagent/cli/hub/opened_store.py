@@ -42,9 +42,10 @@ def run_with_store(
     upgrade: bool = False,
     create: bool = False,
 ) -> int:
-    """Open the database of the settings, call `use`, and close it. Errors and refusals are printed
-    to standard error. Return the exit code. Root becomes the owner of SQLite's folder. A missing
-    SQLite file is only created with `create`, because otherwise its path is probably misspelt.
+    """Open the database that the settings name, call `use`, and close it. Print errors and refusals
+    to standard error, and return the exit code. If root has started the program, it continues as
+    the owner of SQLite's folder. A missing SQLite file is created only if `create`, because
+    otherwise its path is probably misspelt.
     """
     try:
         settings = load_settings(arguments.config, arguments.database)
@@ -88,8 +89,8 @@ def run_with_store(
 
 
 class Call:
-    """A command within its transaction. The object finds the workspace, member and device that its
-    arguments name.
+    """One run of a command, within its transaction. It finds the workspace, the member and the
+    device that the arguments name.
     """
 
     def __init__(self, arguments: argparse.Namespace, db: Db, now: float) -> None:
@@ -105,17 +106,19 @@ class Call:
 
     @property
     def here(self) -> tuple[Db, int]:
-        """Return the database and the workspace, the first arguments of most operations."""
+        """Return the database and the workspace id. They are the first arguments of most
+        operations.
+        """
         return self.db, self.workspace
 
     @cached_property
     def member(self) -> int:
-        """Return the id of the user of the workspace. Raises Refused."""
+        """Return the id of the user that the arguments name, in the workspace. Raises Refused."""
         return directory.find_member(*self.here, self.arguments.user)
 
     @cached_property
     def device(self) -> int:
-        """Return the id of the device of the workspace. Raises Refused."""
+        """Return the id of the device that the arguments name, in the workspace. Raises Refused."""
         return directory.find_device_named(*self.here, self.arguments.device)
 
 
@@ -181,8 +184,8 @@ def show(
     *,
     secret_names: Sequence[str] = SECRET_NAMES,
 ) -> int:
-    """Print members by name, or as JSON, and return OK. If `secret_names` are among them, print a
-    note that they are shown once.
+    """Print the members by name, or as JSON, and return OK. If they include any of `secret_names`,
+    also print a note that these are shown only once.
     """
     if arguments.json:
         print(json.dumps(members))
@@ -196,7 +199,7 @@ def show(
 
 def show_list(arguments: argparse.Namespace, rows: Sequence[Row]) -> int:
     """Print rows as a table, or as JSON, and return OK. Floats are shown as times. On a terminal, a
-    table without --wide has only the columns that fit.
+    table has only the columns that fit, unless --wide is set.
     """
     if arguments.json:
         print(json.dumps(rows))

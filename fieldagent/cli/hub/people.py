@@ -1,5 +1,5 @@
-"""`fieldagent hub group`, `hub user radio` and `hub user positions`: groups as addressees, and the
-handhelds and positions of users.
+"""`fieldagent hub group`, `hub user radio` and `hub user positions`: manages groups of addressees,
+and the handhelds and positions of users.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def leave_group(call: Call) -> Result:
 
 @make_transaction
 def set_group_satellite(call: Call) -> Result:
-    """Allow or forbid that items from kits to a group are also sent over satellite."""
+    """Allow or forbid sending items from kits to a group over satellite."""
     group, rule = _find_group(call), call.arguments.rule == "on"
     people.change_group(*call.here, group, over_satellite=rule, now=call.now)
     return {"id": group}
@@ -47,7 +47,7 @@ def set_group_satellite(call: Call) -> Result:
 
 @make_transaction
 def remove_group(call: Call) -> Result:
-    """Remove a group. Items that were sent to the group remain."""
+    """Remove a group. Items that were sent to the group are kept."""
     group = _find_group(call)
     people.remove_group(*call.here, group, now=call.now)
     return {"id": group}
@@ -72,8 +72,8 @@ def list_groups(call: Call) -> Result:
 
 @make_transaction
 def set_user_radios(call: Call) -> Result:
-    """Set the handhelds of a user by their handles, in place of the earlier handhelds. Raises
-    Refused if a handheld belongs to another user.
+    """Set the handhelds of a user, by their handles. They replace the user's earlier handhelds.
+    Raises Refused if a handheld belongs to another user.
     """
     people.set_radios(*call.here, call.member, call.arguments.radios, now=call.now)
     return {"id": call.member, "radios": call.arguments.radios}
@@ -81,8 +81,8 @@ def set_user_radios(call: Call) -> Result:
 
 @make_transaction
 def set_user_positions(call: Call) -> Result:
-    """Make a user's kits get all positions of other kits, or only the newest position of each
-    sender.
+    """Set whether a user's kits get all positions of other kits, or only the newest position of
+    each sender.
     """
     rule = call.arguments.rule
     people.set_positions(*call.here, call.member, every=rule == "all", now=call.now)

@@ -1,7 +1,7 @@
-"""`fieldagent push`: sends an item to the field through a hub's push API. Without trio.
+"""`fieldagent push`: sends an item to the field through a hub's push API. Does not use trio.
 
-A push without an answer is repeated with the same Idempotency-Key, so that the hub accepts it only
-once.
+If a push gets no response, it is repeated with the same Idempotency-Key, so that the hub accepts it
+only once.
 """
 
 from __future__ import annotations
@@ -30,10 +30,11 @@ from fieldagent.system.wording import describe_reason, format_count
 TIMEOUT_S = 30.0
 """Timeout of one attempt in seconds."""
 RETRY_TIMES_S, PATIENCE_UNREACHED = 300.0, 30.0
-"""Seconds of retries without `--patience`: at a hub that has answered, and at an address where no
-hub has answered."""
+"""Default of `--patience`: seconds of retries at a hub that has responded, and at an address where
+no hub has responded.
+"""
 RETRY_PAUSE_S = 5.0
-"""Seconds before the next attempt, unless the hub's answer contains a Retry-After."""
+"""Seconds before the next attempt, unless the hub's response contains a Retry-After."""
 
 
 @make_calling
@@ -101,7 +102,7 @@ def _make_headers(arguments: argparse.Namespace) -> dict[str, str]:
 
 
 class _Trouble(Exception):
-    """Error of a failed attempt, after which another attempt may succeed."""
+    """Error: an attempt failed, but another attempt may succeed."""
 
     def __init__(self, reason: str, wait: float | None = None, *, unreached: bool = False) -> None:
         super().__init__(reason)
@@ -112,9 +113,9 @@ class _Trouble(Exception):
 def _send_until_accepted(
     arguments: argparse.Namespace, body: bytes, headers: dict[str, str]
 ) -> tuple[int, str]:
-    """Send a push. Retry while the hub asks for a retry or cannot be reached, until the patience is
-    over. Return the number of attempts and the path of the push's status. An error is printed once,
-    and then only the number of attempts.
+    """Send a push. While the hub requests a retry or cannot be reached, retry until the patience is
+    over. Return the number of attempts, and the path of the push's status. Each error is printed
+    only once. After that, only the number of attempts is printed.
     """
     began = time.monotonic()
     attempts, announced, reached = 0, "", False

@@ -11,8 +11,8 @@ from fieldagent.hub.records.quiet import NO_QUIET_HOURS, WrongHours, parse_hours
 
 @make_transaction
 def set_hours(call: Call) -> Result:
-    """Set the quiet hours of the workspace, or of one contact. With `never`, a contact has no quiet
-    hours, even if the workspace has quiet hours.
+    """Set the quiet hours of the workspace, or of one contact. `never` means that a contact has no
+    quiet hours, even if the workspace has some.
     """
     asked = call.arguments
     if asked.hours == NO_QUIET_HOURS:

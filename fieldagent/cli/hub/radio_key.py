@@ -32,12 +32,12 @@ from fieldagent.system.wording import format_count
 
 
 def change(arguments: argparse.Namespace) -> int:
-    """Change the radio-key of all kits in a workspace, after agreement to the price."""
+    """Change the radio-key of all kits in a workspace, after the user has confirmed the price."""
     return run_with_store(arguments, partial(_change, arguments, None))
 
 
 def revoke_and_change(arguments: argparse.Namespace) -> int:
-    """Revoke a kit and change the radio-key of all others, in one transaction."""
+    """Revoke a kit, and change the radio key of all other kits in the same transaction."""
     return run_with_store(arguments, partial(_change, arguments, arguments.device))
 
 
@@ -77,7 +77,7 @@ def _compute_price(
 
 
 def _format_price(estimate: KeyPrice, hub: HubSettings) -> str:
-    """Return the number of kits by bearer, and the price, for people."""
+    """Return, for people, the number of kits for each bearer, and the price."""
     waiting = estimate.kits - estimate.linked - estimate.by_satellite
     parts = [
         f"{estimate.linked} by link" if estimate.linked else "",
@@ -99,7 +99,9 @@ def _format_credits(estimate: KeyPrice, hub: HubSettings) -> str:
 
 
 def _ask_for_agreement(arguments: argparse.Namespace, estimate: KeyPrice, hub: HubSettings) -> str:
-    """Return the bearer to use. Raises Refused without agreement to the price."""
+    """Ask the user to confirm the price, and return the bearer to use. Raises Refused if the user
+    does not confirm.
+    """
     if arguments.by or not estimate.by_satellite or arguments.yes:
         return arguments.by or ""
     price = _format_price(estimate, hub)
@@ -167,14 +169,16 @@ def _format_line(kit: Row) -> str:
 
 @make_transaction
 def leave_out(call: Call) -> Result:
-    """Continue the change without a kit, and print its state."""
+    """Leave a kit out of the change, and print the state of the change."""
     radio_key.leave_out(call.db, call.device, now=call.now)
     return _shorten(*call.here, call.now)
 
 
 @make_store_command
 def ask(arguments: argparse.Namespace, hub: HubSettings, store: Store) -> Result:
-    """Ask a kit again for its step, after agreement to the price over satellite."""
+    """Send a kit the command for its step again. If it goes over satellite, the user must confirm
+    the price first.
+    """
 
     def find(db: Db) -> tuple[int, KeyPrice]:
         workspace = directory.find_workspace(db, arguments.workspace)
@@ -190,7 +194,7 @@ def ask(arguments: argparse.Namespace, hub: HubSettings, store: Store) -> Result
 
 @make_transaction
 def print_key(call: Call) -> Result:
-    """Print the key, for kits without a route to the hub."""
+    """Print the new radio key, for kits that have no route to the hub."""
     key_change = radio_key.find_change(*call.here)
     if key_change is None:
         raise Refused("no radio-key was changed here: only the kits have it")

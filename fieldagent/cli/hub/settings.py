@@ -1,8 +1,8 @@
 """`fieldagent hub device set`: settings for a kit, signed by its operator, over the IP link.
 
-The hub never has the secret key. The kit verifies the signature, the hub does not. Without
---secret-key the text is written to a file. After the file was signed elsewhere, the same command
-sends it.
+The hub never has the secret key. The kit verifies the signature, the hub does not. If --secret-key
+is missing, the text is only written to a file. After the file was signed elsewhere, the same
+command sends it.
 """
 
 from __future__ import annotations
@@ -30,23 +30,24 @@ from fieldagent.wire.settings_change import NotAChange, SettingsChange, read_cha
 
 
 class SignedKit(NamedTuple):
-    """Kit for which the settings are."""
+    """Kit that the signed settings are for."""
 
     workspace: int
     device: int
     name: str
     kit: str
-    """Id of the kit in the text."""
+    """Id of the kit in the signed text."""
     last: int
     """Number of the last settings that were sent to the kit."""
 
 
 @make_store_command
 def offer_settings(arguments: argparse.Namespace, _: HubSettings, store: Store) -> Result:
-    """Write settings for a kit to a file, let minisign sign it, and offer it to the kit. Without
-    --secret-key, only write the file. A later call without settings offers the signed file.
+    """Write settings for a kit to a file, sign it with minisign, and offer it to the kit. If
+    --secret-key is missing, only write the file. A later call without settings offers the signed
+    file.
     """
-    # Signing may take long, so no transaction is open meanwhile.
+    # Signing may take long, so no transaction is open during it.
     kit = store.run_once(lambda db: find_kit(db, arguments))
     file = arguments.file or Path(f"device-{kit.device}.settings")
     if arguments.settings:
@@ -65,8 +66,8 @@ def offer_settings(arguments: argparse.Namespace, _: HubSettings, store: Store) 
 
 
 def find_kit(db: Db, arguments: argparse.Namespace) -> SignedKit:
-    """Return the kit for a settings change. Raises Refused, for example if the device has no link
-    token.
+    """Return the kit for which the settings are signed. Raises Refused, for example if the device
+    has no link token.
     """
     workspace = directory.find_workspace(db, arguments.workspace)
     device = directory.find_device_named(db, workspace, arguments.device)
@@ -79,7 +80,7 @@ def find_kit(db: Db, arguments: argparse.Namespace) -> SignedKit:
 
 
 def change_of(kit: SignedKit, settings: Sequence[str], number: int) -> SettingsChange:
-    """Return the change from NAME=VALUE arguments. Raises Refused."""
+    """Return the settings change in arguments of the form NAME=VALUE. Raises Refused."""
     known = {key.name: key for key in list_all_keys()}
     pairs = []
     for each in settings:
@@ -122,7 +123,7 @@ def _list_for_signature(file: Path, device: str) -> dict[str, str]:
 
 
 def sign(file: Path, key: Path, *how: str) -> None:
-    """Let minisign sign the file. `how` contains further options. Raises Refused."""
+    """Sign the file with minisign. `how` contains further options. Raises Refused."""
     try:
         done = subprocess.run(["minisign", "-Sm", file, "-s", key, *how])
     except FileNotFoundError:

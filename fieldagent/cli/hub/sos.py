@@ -31,8 +31,8 @@ def set_device_check_in(call: Call) -> Result:
 
 
 def make_list(kind: str) -> Callable[[argparse.Namespace], int]:
-    """Return the function that lists at most `--limit` incidents of that kind (SOS or ALARM) of a
-    workspace, newest first.
+    """Return the function of a command that lists at most `--limit` incidents of `kind` (SOS or
+    ALARM) in a workspace, newest first.
     """
 
     @make_transaction
@@ -84,7 +84,7 @@ def _find_sos(call: Call, kind: str, *, locked: bool = False) -> Sos:
 
 
 def make_show_command(kind: str) -> Callable[[argparse.Namespace], int]:
-    """Return the function that prints one incident of that kind with its timeline."""
+    """Return the function of a command that prints one incident of `kind` with its timeline."""
 
     @make_transaction
     def carry_out(call: Call) -> Result:
@@ -94,7 +94,7 @@ def make_show_command(kind: str) -> Callable[[argparse.Namespace], int]:
 
 
 def make_dispatcher_command(kind: str, operation: Deed) -> Callable[[argparse.Namespace], int]:
-    """Return the function of a command with which a dispatcher acts on an incident of that kind."""
+    """Return the function of a command with which a dispatcher acts on an incident of `kind`."""
 
     @make_transaction
     def carry_out(call: Call) -> Result:
@@ -108,7 +108,7 @@ def make_dispatcher_command(kind: str, operation: Deed) -> Callable[[argparse.Na
 
 
 def _find_acting_user(call: Call) -> int:
-    """Return the user who acts, whose name goes to the kit."""
+    """Return the user who acts. The user's name is sent to the kit."""
     if call.arguments.by:
         return directory.find_member(*call.here, call.arguments.by)
     people = sos_desk.list_dispatchers(*call.here)
@@ -118,9 +118,9 @@ def _find_acting_user(call: Call) -> int:
 
 
 def make_hand_over_command(kind: str) -> Callable[[argparse.Namespace], int]:
-    """Return the function that asks another dispatcher to take over an incident of that kind, and
-    prints the incident. Until the other dispatcher accepts, the incident stays with the current
-    one.
+    """Return the function of a command that asks another dispatcher to take over an incident of
+    `kind`, and prints the incident. Until the other dispatcher accepts, the current dispatcher
+    stays responsible.
     """
 
     def carry_out(arguments: argparse.Namespace) -> int:

@@ -28,8 +28,8 @@ ENDINGS = """
 
 
 def make_hub_table(text: str, package: str, types: Types = TYPES) -> list[Command]:
-    """Return the commands of a table for `fieldagent hub`. A command without an ending works in one
-    workspace.
+    """Return the commands of a table for `fieldagent hub`. Commands without their own ending work
+    in one workspace.
     """
     return read_table(ENDINGS + text, package, types=types, above=("hub",), ending="@workspace")
 

@@ -1,5 +1,6 @@
-"""`fieldagent hub usage`: cost of satellite messages, by the hub's count and by the operator's
-count."""
+"""`fieldagent hub usage`: shows the cost of satellite messages, by the hub's count and by the
+operator's count.
+"""
 
 from __future__ import annotations
 

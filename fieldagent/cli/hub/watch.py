@@ -50,7 +50,7 @@ def _make_watch_change(operation: Callable[[Call], None]) -> Callable[[argparse.
 
 @_make_watch_change
 def take_watch(call: Call) -> None:
-    """Put a dispatcher on watch for `--for`, and print the watch."""
+    """Put a dispatcher on watch for the duration `--for`, and print the watch."""
     watch_desk.take_watch(*call.here, call.member, call.arguments.length, call.now)
 
 

@@ -31,8 +31,8 @@ from fieldagent.webhook.delivery import HandoverOutcome
 
 
 def add(arguments: argparse.Namespace) -> int:
-    """Add a webhook and print its secret. Without --untried, test the webhook first, and do not add
-    it if the test fails.
+    """Add a webhook and print its secret. Unless --untried is set, test the webhook first, and do
+    not add it if the test fails.
     """
     try:
         webhook = _read(arguments)
@@ -58,7 +58,7 @@ def add(arguments: argparse.Namespace) -> int:
 
 
 def _read(arguments: argparse.Namespace) -> Webhook:
-    """Return the webhook of the arguments. Raises WrongProperty."""
+    """Return the webhook that the arguments describe. Raises WrongProperty."""
     headers = {}
     for header in arguments.header:
         name, colon, value = header.partition(":")
@@ -79,7 +79,9 @@ def _read(arguments: argparse.Namespace) -> Webhook:
 
 
 def _try(settings: HubSettings, store: Store, workspace: int, webhook: Webhook) -> bool:
-    """Send a test, and print the result. Raises Refused if the daily limit is reached."""
+    """Send a test delivery to the webhook, and print the result. Raises Refused if the daily limit
+    is reached.
+    """
     now = time.time()
     if limit := store.run_once(
         lambda db: sending.record_webhook_test(db, workspace, webhook.url, now)
@@ -100,7 +102,7 @@ def _try(settings: HubSettings, store: Store, workspace: int, webhook: Webhook) 
 
 @make_store_command
 def test(arguments: argparse.Namespace, settings: HubSettings, store: Store) -> int:
-    """Send a test to a webhook. Return REFUSED if the test fails."""
+    """Send a test delivery to a webhook. Return REFUSED if the test fails."""
     workspace = store.run_once(lambda db: directory.find_workspace(db, arguments.workspace))
     webhook = store.run_once(lambda db: webhook_directory.find_webhook(db, workspace, arguments.id))
     return OK if _try(settings, store, workspace, webhook) else REFUSED
@@ -151,7 +153,7 @@ def list_dead(call: Call) -> Result:
 
 @make_transaction
 def replay(call: Call) -> Result:
-    """Post all dead letters of webhooks again, or the dead letters of one item, and print their
+    """Post the dead letters of webhooks again, all or only those of one item, and print their
     number. Raises Refused if there are none.
     """
     count = webhook_directory.replay_dead_letters(

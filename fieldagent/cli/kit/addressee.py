@@ -1,4 +1,4 @@
-"""Checks the addressee of `send` after the hub has answered."""
+"""Reports whether the hub could pass on a Package of `send` to its addressee."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from typing import Any
 from fieldagent.kit.local_http import call
 
 REFUSAL_WAIT_S = 3.0
-"""Seconds after the status Delivered during which the hub may answer that it does not know the
-name."""
+"""Seconds after the status Delivered during which the hub may report that it does not know the
+name.
+"""
 
 
 def find_unreached_reason(port: int, package: dict[str, Any]) -> str:
-    """Return the hub's reason for not passing a Package on, or "". Wait up to `REFUSAL_WAIT_S` for
-    the reason. Raises CallFailed.
+    """Wait up to `REFUSAL_WAIT_S` for the hub's reason for not passing on a Package. Return the
+    reason, or "". Raises CallFailed.
     """
     end = time.monotonic() + REFUSAL_WAIT_S
     while True:

@@ -1,4 +1,4 @@
-"""Prints the agent's answers."""
+"""Prints the agent's responses."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Command = Callable[[argparse.Namespace], int]
 
 
 def make_calling(command: Command) -> Command:
-    """Return a command that prints the reason if its call to the agent fails."""
+    """Return the same command, but one that prints the reason if its request to the agent fails."""
 
     @wraps(command)
     def run_reporting(arguments: argparse.Namespace) -> int:
@@ -29,11 +29,13 @@ def make_calling(command: Command) -> Command:
 
 
 def report(error: CallFailed) -> int:
-    """Print the reason of a failed call, and return the exit code."""
+    """Print the reason why a request failed, and return the exit code."""
     print(f"fieldagent: {escape_lines(str(error))}", file=sys.stderr)
     return error.code
 
 
 def show(arguments: argparse.Namespace, value: Any, text: str) -> None:
-    """Print `value` with --json, otherwise `text`, in which names of states may be coloured."""
+    """Print `value` as JSON if --json is set, otherwise `text`. Names of states in the text may be
+    coloured.
+    """
     print(json.dumps(value) if arguments.json else format_lines(text))

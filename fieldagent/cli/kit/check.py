@@ -1,4 +1,4 @@
-"""`fieldagent check`: checks that the agent can work on this machine, and shows the fixes if it
+"""`fieldagent check`: checks whether the agent can work on this machine, and shows the fixes if it
 cannot.
 """
 
@@ -44,14 +44,14 @@ from fieldagent.system.terminal import format_lines, format_state
 from fieldagent.system.wording import describe_reason, format_count
 
 HUB_TIMEOUT_S = 30.0
-"""Seconds within which the hub must answer."""
+"""Seconds within which the hub must respond."""
 AGENT_TIMEOUT_S = 5.0
-"""Seconds within which a running agent must answer."""
+"""Seconds within which a running agent must respond."""
 
 
 def check(arguments: argparse.Namespace) -> int:
-    """Print each finding, bad findings to standard error. Return MISSING if there is no settings
-    file, SETTINGS for any other fault.
+    """Print each finding. Bad findings go to standard error. Return MISSING if there is no settings
+    file, and SETTINGS if there is any other fault.
     """
     code = SETTINGS
     try:
@@ -82,8 +82,8 @@ def _check_understood() -> str:
 
 
 def _check_as_agent(settings: Settings) -> Iterator[Finding]:
-    """Yield the findings of the agent's user, because root must not open files in that user's
-    folder.
+    """Make the checks as the agent's user, and yield the findings. Root must not open files in this
+    user's folder.
     """
     try:
         switch_to_owner_of(settings.state_directory)
@@ -104,8 +104,9 @@ def _reserve(limit: int, reserve: int | None) -> Finding:
 
 
 def _list_findings(settings: Settings) -> Iterator[Finding]:
-    # The checks have the order in which a kit is repaired: its folder, its port, its channels, its
-    # hooks. Parts that are not configured are skipped. Devices are checked one after another.
+    # Make the checks in the order in which a person repairs a kit: its folder, its port, its
+    # channels, its hooks. Parts that are not configured are skipped. Devices are checked one after
+    # another.
     running = _find_running(settings)
     yield _check_state_directory(settings.state_directory)
     yield running.finding or _check_api_port(settings.api_port)
@@ -172,8 +173,8 @@ MOVED_PORT_TEXT = (
 
 
 def _find_moved_ports(settings: Settings, agent: RunningAgent) -> dict[str, Finding]:
-    """Return a fault for each port in the settings that the running agent does not use, by its
-    setting. The agent reports only on the port that it uses.
+    """Return a fault for each port in the settings that the running agent does not use, by the name
+    of its setting. The agent reports only on the ports that it uses.
     """
     used = (agent.status or {}).get("ports")
     wanted = {
@@ -203,15 +204,13 @@ class RunningAgent(NamedTuple):
     """The agent that runs with these settings, if there is one."""
 
     finding: Finding | None = None
-    """Finding about the agent; None if no agent runs."""
+    """Finding about the agent. None if no agent runs."""
     status: Mapping[str, Any] | None = None
-    """Status of the agent; None if it did not answer."""
+    """Status of the agent. None if it did not respond."""
 
 
 def _find_running(settings: Settings) -> RunningAgent:
-    """Return the running agent with its status. This command does not open ports that the agent
-    uses.
-    """
+    """Return the running agent and its status."""
     port, held = settings.api_port, is_held(settings.state_directory)
     try:
         status = call(port, "GET", "/api/status", timeout=AGENT_TIMEOUT_S).body if port else None
@@ -334,7 +333,7 @@ def _check_radio(settings: Settings, port: str) -> Finding:
 
 
 def _reach(hops: int) -> Finding:
-    """Return how far an SOS travels from kit to kit."""
+    """Return a Finding about the number of kits over which an SOS can travel."""
     if hops == 1:
         return Finding(True, "radio-hops=1: this kit passes on no SOS of other kits")
     return Finding(
@@ -379,7 +378,9 @@ def _seal(settings: Settings, agent: RunningAgent) -> Iterator[Finding]:
 
 
 def _check_hub(settings: Settings, address: str) -> Finding:
-    """Open a WebSocket over the link's interface. The running agent's link continues."""
+    """Check the connection to the hub: open a WebSocket over the link's interface. The link of a
+    running agent is not affected.
+    """
     import trio
 
     from fieldagent.agent.channels.connecting import Unreachable

@@ -1,4 +1,4 @@
-"""`fieldagent checkin`: lets the hub raise an alarm if this kit is silent."""
+"""`fieldagent checkin`: makes the hub raise an alarm if this kit is silent."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fieldagent.system.terminal import format_local_time
 
 @make_calling
 def check_in(arguments: argparse.Namespace) -> int:
-    """Start, change or end (--done) a check-in. Without --no-wait, wait for its delivery."""
+    """Start, change or end (--done) a check-in. Unless --no-wait is set, wait for its delivery."""
     if arguments.done:
         return finish(arguments, call(arguments.port, "DELETE", "/api/check-in").body)
     asked = {"within": int(arguments.within)}

@@ -1,4 +1,4 @@
-"""`fieldagent commands`: the hub's commands to this kit, and its answers."""
+"""`fieldagent commands`: shows the hub's commands to this kit, and the kit's answers."""
 
 from __future__ import annotations
 

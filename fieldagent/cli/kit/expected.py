@@ -8,16 +8,16 @@ from fieldagent.system.wording import format_count, format_duration
 
 
 def begin_in_words(cost: dict[str, Any]) -> list[str]:
-    """Return a line with the delay and its reason if a Package begins later on a channel; otherwise
-    an empty list.
+    """If a Package begins later on a channel, return a line with the delay and its reason.
+    Otherwise return an empty list.
     """
     after = cost.get("begins", 0)
     return [f"  begins after {format_duration(after)}: {cost['why']}"] if after else []
 
 
 def describe_turns(channels: dict[str, dict[str, Any]]) -> list[str]:
-    """Return a line with the order of channels if one waits for another: "by Radio within 40 s (7
-    of 10), otherwise by Satellite within 3 min (9 of 10) for 2 credits".
+    """If one channel waits for another, return a line with the order of the channels, such as: "by
+    Radio within 40 s (7 of 10), otherwise by Satellite within 3 min (9 of 10) for 2 credits".
     """
     able = [each for each in channels.items() if not each[1].get("reason")]
     turns = sorted(able, key=lambda each: each[1].get("begins", 0))

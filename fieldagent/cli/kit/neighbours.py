@@ -1,4 +1,4 @@
-"""`fieldagent neighbours`: stations that were heard by radio."""
+"""`fieldagent neighbours`: shows the stations that were heard by radio."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from fieldagent.system.terminal import escape_line, format_local_time
 
 @make_calling
 def print_neighbours(arguments: argparse.Namespace) -> int:
-    """Print the stations that were heard, with signal and time, and the stations that are reached
-    over others.
+    """Print the stations that were heard, with their signal and time, and the stations that are
+    reached over other stations.
     """
     answer = call(arguments.port, "GET", "/api/neighbours").body
     show(arguments, answer, "\n".join(_format_lines(answer)))

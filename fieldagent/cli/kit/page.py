@@ -1,4 +1,6 @@
-"""`fieldagent page`: address and passphrase of the kit's page for people of the camp."""
+"""`fieldagent page`: shows the address of the kit's page, and sets its passphrase, for people in
+the camp.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,7 @@ from fieldagent.system.text_files import read_text_file
 from fieldagent.system.wording import describe_reason
 
 SHORTEST = 12
-"""Smallest number of characters of a passphrase. A user of the network may guess for weeks."""
+"""Minimum number of characters of a passphrase. An attacker in the network may guess for weeks."""
 PAGE_UNSET_TEXT = (
     "page-listen is not set: name the networks, such as page-listen=192.168.4.0/24, and restart"
 )

@@ -1,4 +1,4 @@
-"""`fieldagent people`: possible addressees of a Package."""
+"""`fieldagent people`: shows the possible addressees of a Package."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PART = "only people who have written before; the whole directory arrives over th
 
 @make_calling
 def print_people(arguments: argparse.Namespace) -> int:
-    """Print users, groups and kits of the hub's last directory."""
+    """Print the users, groups and kits in the hub's last directory."""
     answer = call(arguments.port, "GET", "/api/people").body
     show(arguments, answer, "\n".join(_format_lines(answer)))
     return OK

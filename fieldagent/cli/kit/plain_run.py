@@ -13,7 +13,7 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 
 
 class RunArguments(NamedTuple):
-    """Arguments with the names that argparse uses."""
+    """Arguments of `run`, with the names that argparse uses."""
 
     config: Path | None = None
     verbose: bool = False

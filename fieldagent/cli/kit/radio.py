@@ -14,8 +14,8 @@ from fieldagent.system.terminal import escape_line
 
 
 def query_radio(arguments: argparse.Namespace) -> int:
-    """Query the device at the port without changing it. Return MISSING if no radio is recognized,
-    SETTINGS if the radio has a problem.
+    """Query the device at the port without changing it. Return MISSING if no radio is recognised,
+    and SETTINGS if the radio has a problem.
     """
     device = run_breakable(detect_device, arguments.place, get_radios())
     if arguments.json:

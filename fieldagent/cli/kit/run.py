@@ -25,8 +25,8 @@ log = logging.getLogger(__name__)
 
 
 def run(arguments: RunArguments) -> int:
-    """Run the agent until it is stopped. The agent does not start with wrong settings. Without any
-    channel, the agent logs a warning and runs.
+    """Run the agent until it is stopped. If the settings are wrong, the agent does not start. If
+    there is no channel, the agent logs a warning and runs.
     """
     start_logging(arguments.verbose)
     try:

@@ -1,5 +1,5 @@
-"""`fieldagent satellite`: lets the modem try at once when it has a view of the sky, and shows the
-traffic on its serial line for diagnosis.
+"""`fieldagent satellite`: makes the modem try at once, for example when it has a view of the sky,
+and shows the traffic on its serial line.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from fieldagent.system.wording import format_count
 
 @make_calling
 def retry(arguments: argparse.Namespace) -> int:
-    """Let the modem try, and print the number of waiting Packages. `fieldagent status` shows the
-    results.
+    """Make the modem try now, and print the number of waiting Packages. `fieldagent status` shows
+    the results.
     """
     answer = call(arguments.port, "POST", "/api/satellite/retry", {}).body
     waits = format_count(answer["queued"], "Package")
@@ -25,7 +25,7 @@ def retry(arguments: argparse.Namespace) -> int:
 
 @make_calling
 def print_trace(arguments: argparse.Namespace) -> int:
-    """Print the trace of the last fault on disk, and the trace in the agent's memory."""
+    """Print the trace of the last fault, which is on disk, and the trace in the agent's memory."""
     query = f"channel={arguments.channel}&payloads={int(arguments.payloads)}"
     answer = call(arguments.port, "GET", f"/api/trace?{query}").body
     show(arguments, answer, f"{answer['kept']}{answer['memory']}".rstrip("\n"))

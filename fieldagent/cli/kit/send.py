@@ -19,8 +19,8 @@ from fieldagent.system.wording import format_count
 
 @make_calling
 def send(arguments: argparse.Namespace) -> int:
-    """Post an item of `arguments.kind` and return the exit code of its status. With `--dry-run`,
-    only print its price.
+    """Post an item of `arguments.kind`, and return the exit code of its status. If `--dry-run` is
+    set, only print its price.
     """
     body = {
         **make_item(arguments),
@@ -53,7 +53,7 @@ def _hint_at_sos(body: dict[str, Any]) -> None:
 
 
 def _read_addressee(text: str | None) -> str | int | None:
-    """Return the addressee, with a number as an integer."""
+    """Return the addressee. A number is returned as an integer."""
     is_number = text and text.lstrip("-").isdecimal() and text.isascii() and len(text) < 20
     return int(text) if text and is_number else text
 
@@ -92,8 +92,8 @@ def _post(arguments: argparse.Namespace, body: dict[str, Any]) -> dict[str, Any]
 
 
 def finish(arguments: argparse.Namespace, package: dict[str, Any]) -> int:
-    """Wait for the end of a Package unless --no-wait is set, print it, and return the exit code of
-    its status; OK if it has no status yet. Raises CallFailed.
+    """Wait for the end of a Package, unless --no-wait is set, and print the Package. Return the
+    exit code of its status, or OK if it has no status yet. Raises CallFailed.
     """
     if not arguments.no_wait:
         try:
@@ -130,16 +130,16 @@ def _format_reasons(package: dict[str, Any]) -> str:
 
 
 def _add_status(name: str, delivery: dict[str, Any], package: dict[str, Any]) -> str:
-    """Return the name of a channel, with the Package's status on that channel if it differs from
-    the status of the whole Package.
+    """Return the name of a channel, and the Package's status on this channel if it differs from the
+    status of the whole Package.
     """
     status = delivery.get("status")
     return f"{name} {status}" if status and status != package["status"] else name
 
 
 def _wait(port: int, package: dict[str, Any]) -> dict[str, Any]:
-    """Poll until the Package has ended. On a terminal, print the states of the channels
-    meanwhile.
+    """Poll until the Package has ended. On a terminal, print the states of the channels while
+    waiting.
     """
     began = time.monotonic()
     telling = sys.stderr.isatty()

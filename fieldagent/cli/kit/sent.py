@@ -1,4 +1,4 @@
-"""`fieldagent sent`: sent Packages, newest first, with their receivers."""
+"""`fieldagent sent`: shows the sent Packages and their receivers, newest first."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fieldagent.system.terminal import escape_line, format_local_time, format_st
 
 PAGE_ROWS = 100
 TEXT_CHARACTERS_MAX = 60
-"""Largest number of characters of a text. --json and `show` print more."""
+"""Maximum number of characters of a text. --json and `show` print more."""
 
 
 @make_calling
@@ -74,15 +74,15 @@ def format_content(package: dict[str, Any]) -> str:
 
 
 def format_holders(receipts: list[dict[str, Any]]) -> str:
-    """Return the holders of the Package, each with the time of its receipt."""
+    """Return a text with the holders of a Package and the times of their receipts."""
     return ", ".join(
         f"{format_holder(each)} at {format_local_time(each['at'])}" for each in receipts
     )
 
 
 def format_holder(receipt: dict[str, Any]) -> str:
-    """Return the holder of a receipt for people. The text names the agent, because an agent may
-    have an item that its user has not seen.
+    """Return the holder of a receipt for people. The text says that the agent has the item, because
+    its user may not have seen it.
     """
     who = receipt["name"] or receipt["id"]
     return str(who) if receipt["kind"] == "hub" else f"{who}'s agent"

@@ -30,8 +30,8 @@ SLOW_PORT_TEXT = "a port without an answer takes about 20 seconds"
 
 
 def run_setup(arguments: argparse.Namespace) -> int:
-    """Detect devices, propose settings, and write them after agreement by a person or --yes.
-    --dry-run writes nothing. Return USAGE without agreement.
+    """Detect devices, propose settings, and write them if the user agrees or --yes is set. If
+    --dry-run is set, write nothing. Return USAGE if the user does not agree.
     """
     # Each exit has its own code, and nothing is written before all checks have passed.
     path = arguments.config or (INSTALLED if os.geteuid() == 0 else get_default_path())
@@ -113,7 +113,7 @@ def _find_devices(
 def _ask_for_settings(
     plan: Proposal, devices: list[FoundDevice], text: str, more: Mapping[str, str]
 ) -> tuple[Proposal, dict[str, str]]:
-    """Ask for settings that no device can report. An empty answer leaves the device out."""
+    """Ask for settings that no device can report. If the answer is empty, leave the device out."""
     answers = dict(more)
     for port, names in plan.needed.items():
         print(escape_line(f"{port}={plan.by_port[port][port]} needs more; nothing leaves it out"))
@@ -127,7 +127,7 @@ def _ask_for_settings(
 
 
 def _read_answer(question: str) -> str:
-    """Return the typed answer; empty at the end of input."""
+    """Return the answer that the user types, or '' at the end of input."""
     try:
         return input(escape_line(question)).strip()
     except EOFError:

@@ -1,5 +1,6 @@
-"""`fieldagent sos`: raises an SOS, adds to it, answers, calls it off, or takes over the SOS of
-another kit."""
+"""`fieldagent sos`: raises an SOS, adds to it, answers questions, cancels it, or takes over the SOS
+of another kit.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +27,9 @@ Call = Callable[[argparse.Namespace], int]
 
 @make_calling
 def run_sos(arguments: argparse.Namespace) -> int:
-    """Carry out the action of the options. Without options, raise an SOS or add to the open SOS."""
+    """Carry out the action that the options request. If there are no options, raise an SOS or add
+    to the open SOS.
+    """
     if arguments.cancel:
         return _call_off(arguments)
     if arguments.take is not None:
@@ -66,8 +69,8 @@ def _make_request(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def _follow_sos(arguments: argparse.Namespace, incident: dict[str, Any]) -> int:
-    """Print each stage when it is reached, until the SOS has left the kit or, with --until-seen,
-    until a person has seen it.
+    """Print each stage when it is reached, until the SOS has left the kit or, if --until-seen is
+    set, until a person has seen it.
     """
     known_steps: list[dict[str, Any]] = []
     if sys.stderr.isatty():
@@ -97,8 +100,8 @@ def _follow_sos(arguments: argparse.Namespace, incident: dict[str, Any]) -> int:
 
 
 def _is_stuck(incident: dict[str, Any]) -> bool:
-    """Return True if the agent reports no next attempt, and nothing has left the kit. The answer to
-    a new SOS does not contain the next attempt yet.
+    """Return True if the agent reports no next attempt, and nothing has left the kit. The response
+    to a new SOS does not contain the next attempt yet.
     """
     has_none = "nextTry" in incident and incident["nextTry"] is None
     is_raised_only = {"raised"} == {each["state"] for each in incident["steps"]}
@@ -198,7 +201,7 @@ def format_heard(incident: dict[str, Any]) -> str:
 
 
 def _format_age(seconds: int) -> str:
-    """Return a duration in the past, such as `13 hours ago`; `seconds` is at least some hours."""
+    """Return the age in words, such as `13 hours ago`. `seconds` must be at least some hours."""
     hours = seconds // 3600
     return f"{hours} hours ago" if hours < 48 else f"{hours // 24} days ago"
 

@@ -28,9 +28,11 @@ from fieldagent.wire.errors import RemoteProtocolError
 from fieldagent.wire.gpsd import LINE_BYTES, WATCH_COMMAND, Fix, NoFix, read_line
 
 SILENCE_S = 30.0
-"""Seconds without a line after which gpsd is called again. gpsd reports each second."""
+"""Seconds without a line after which the connection to gpsd is opened again. gpsd reports each
+second.
+"""
 RETRY_S = 5.0
-"""Seconds between two calls of gpsd or the agent while it is down."""
+"""Seconds between two attempts to reach gpsd or the agent while it is down."""
 REPORT_INTERVAL_S = 20.0
 """Seconds between two reports of the interval to the agent."""
 QUERY_INTERVAL_S = 30.0
@@ -42,7 +44,7 @@ BATCH_DECIMALS = 5
 
 
 class GpsdLost(Exception):
-    """Error: gpsd cannot be reached, or has ended the connection. The text is for people."""
+    """Error: gpsd cannot be reached, or has ended the connection. The message is for people."""
 
 
 class StopSignal(BaseException):
@@ -91,7 +93,7 @@ class _Tracker:
     _reported_at: float = -math.inf
     """Time of the last report of the interval to the agent."""
     _call_again: float = -math.inf
-    """Time at which an agent that was down is called again."""
+    """Time of the next attempt to reach an agent that was down."""
 
     def run(self) -> NoReturn:
         while True:
@@ -139,7 +141,7 @@ class _Tracker:
 
     def _process_fix(self, fix: Fix) -> None:
         self.track.add_fix(fix)
-        # While the agent is down, continue to read fixes, because unread fixes would be old later.
+        # While the agent is down, continue to read fixes. Otherwise old fixes would be read later.
         if time.monotonic() < self._call_again:
             return
         try:
@@ -173,8 +175,8 @@ class _Tracker:
         print(json.dumps(shown) if self.arguments.json else escape_lines(text), flush=True)
 
     def _exchange_pace(self) -> None:
-        """Report the interval to the agent, which shows it on its page, and use the interval that
-        people have selected on that page.
+        """Report the interval to the agent, which shows it on its page. Use the interval that a
+        person has selected on the page.
         """
         now = time.monotonic()
         if now - self._reported_at < REPORT_INTERVAL_S:
@@ -196,7 +198,7 @@ class _Tracker:
         except CallFailed as failed:
             if failed.code == UNAVAILABLE:
                 raise
-            # An agent of an older version does not support this call.
+            # An agent of an older version does not support this request.
             return
         chosen = _get_member(answer, "chosenInterval")
         wanted = self.own_policy if chosen is None else self.own_policy.with_interval(chosen)
@@ -232,8 +234,9 @@ class _Tracker:
         return _present({"location": _present(location), **how, **self._make_terms()})
 
     def _make_batched(self, fix: Fix, dated: bool) -> dict[str, Any]:
-        """Return a position with only time and place, so that many positions share a message as a
-        track (docs/reference/on-air.md). No position replaces an earlier position.
+        """Return the body of a position with only its time and place, so that many positions can
+        share a message as a track (docs/reference/on-air.md). Such positions do not replace earlier
+        ones.
         """
         location = {
             "latitude": round(fix.latitude, BATCH_DECIMALS),

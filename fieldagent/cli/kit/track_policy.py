@@ -1,4 +1,5 @@
-"""Decides which positions are posted, by time and by distance, and more often in motion. Pure.
+"""Decides which positions are posted, by time and distance. In motion, more positions are posted.
+Pure.
 
 A position that is not posted costs nothing. A posted position replaces a waiting one, by its
 collapseKey. Times are from the satellites, because the gateway may not know the time.
@@ -26,7 +27,8 @@ class Policy:
     """Factor for the times and the distance above if only satellite is up."""
     moving_from: float = 1.0
     """Speed in m/s from which the kit counts as moving. Motion ends below half of this speed,
-    because a receiver at rest reports up to about that speed."""
+    because a receiver at rest may report about half of it.
+    """
     steady: float = 60.0
     """Seconds for which the speed must be above or below the limit, so that noise and most red
     lights do not count."""
@@ -46,7 +48,7 @@ class Policy:
 
 @dataclass(slots=True)
 class Track:
-    """Receiver of all fixes. The track decides whether the newest position is due."""
+    """Collects all fixes, and decides whether the newest position is due."""
 
     policy: Policy = field(default_factory=Policy)
     _newest: Fix | None = None
@@ -72,7 +74,7 @@ class Track:
 
     def is_due(self, *, costly: bool) -> bool:
         """Return True if the newest position must be posted. `costly` is True if only satellite is
-        up. A position that is due with `costly` is also due without `costly`.
+        up. A position that is due if `costly` is True is also due if it is False.
         """
         fix, last, policy = self._newest, self._posted, self.policy
         if fix is None or last is None:
@@ -88,8 +90,8 @@ class Track:
         return passed >= interval * factor or ((far or turned) and soon)
 
     def compute_next(self, *, costly: bool) -> float | None:
-        """Return the latest Unix time at which the next position is due if nothing changes; None
-        before the first position.
+        """Return the latest Unix time at which the next position is due if nothing changes. Return
+        None before the first position.
         """
         if self._posted is None:
             return None

@@ -20,7 +20,7 @@ from fieldagent.system.terminal import escape_line, format_local_time, format_st
 from fieldagent.system.wording import format_count, format_duration
 
 LETTER_CHARACTERS_MAX = 160
-"""Largest number of characters of an unreadable message. --json prints all."""
+"""Maximum number of characters of an unreadable message. --json prints all."""
 
 
 def _query(arguments: argparse.Namespace) -> str:
@@ -87,7 +87,7 @@ def _format_history_line(line: dict[str, Any]) -> str:
 
 @make_calling
 def queue(arguments: argparse.Namespace) -> int:
-    """Print all waiting Packages, or cancel them with --clear."""
+    """Print all waiting Packages, or cancel them if --clear is set."""
     if arguments.clear:
         deleted = call(arguments.port, "DELETE", f"/api/queue{_query(arguments)}").body
         show(arguments, deleted, f"{deleted['deleted']} canceled")
@@ -143,7 +143,7 @@ def _track_lines(track: dict[str, Any]) -> list[str]:
 
 @make_calling
 def print_status(arguments: argparse.Namespace) -> int:
-    """Print the agent's state, an SOS first, and each channel with its forecast."""
+    """Print the agent's state. An SOS comes first. Each channel is shown with its forecast."""
     answer = call(arguments.port, "GET", "/api/status").body
     lines = _format_sos(answer["sos"])
     lines += check_in_line(answer["checkIn"])
@@ -174,8 +174,8 @@ def print_status(arguments: argparse.Namespace) -> int:
 
 
 def _fetch_forecasts(port: int) -> dict[str, Any]:
-    """Return the forecast of each channel; empty from an agent of an older version, which runs
-    until its restart.
+    """Return the forecast of each channel. Return an empty dict if an agent of an older version is
+    still running.
     """
     try:
         forecasts: dict[str, Any] = call(port, "GET", "/api/forecast").body["channels"]
@@ -185,7 +185,7 @@ def _fetch_forecasts(port: int) -> dict[str, Any]:
 
 
 def _format_sos(sos: dict[str, Any]) -> list[str]:
-    """Return the lines about SOS: first this kit's SOS, then the SOS of other kits."""
+    """Return the lines about incidents: first this kit's SOS, then those of other kits."""
     own = [] if sos["incident"] is None else [format_incident(sos["incident"])]
     return [escape_line(each) for each in (*own, *map(format_heard, sos["heard"]))]
 
@@ -325,8 +325,8 @@ def mark_inbound_read(arguments: argparse.Namespace) -> int:
 
 @make_calling
 def replay_inbound(arguments: argparse.Namespace) -> int:
-    """Hand payloads over again. With --dead, hand over all dead letters, oldest first. Return USAGE
-    without an argument.
+    """Hand payloads over again. If --dead is set, hand over all dead payloads, oldest first. Return
+    USAGE if there is no argument.
     """
     wanted = list(arguments.request_id)
     if arguments.dead:

@@ -17,7 +17,7 @@ class NoNetwork(Exception):
 class WifiNetwork(NamedTuple):
     name: str
     secret: str | None
-    """Passphrase; None if the network is open."""
+    """Passphrase. None if the network is open."""
 
     def make_code(self) -> str:
         """Return the text of the code for cameras

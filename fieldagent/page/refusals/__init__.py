@@ -18,8 +18,8 @@ from fieldagent.system.sentence import translate_text
 
 
 def translate_problems(judge: Judge, *packages: str) -> Judge:
-    """Return the same judge and handlers, with problems translated for the caller. `packages`
-    contain further catalogues.
+    """Return a judge that works like `judge`, but translates problems of the judge and its handlers
+    for the caller. `packages` contain further catalogues.
     """
 
     async def judge_translated(head: Request) -> Admission:
