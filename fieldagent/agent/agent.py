@@ -76,8 +76,7 @@ HOUSEKEEPING_INTERVAL_S = 3600.0
 """Seconds between two deletions of old rows."""
 CLEANUP_DELAY_S, RESERVE_CHECK_INTERVAL_S = 5.0, 60.0
 """Seconds from the start to the first deletion and other work that can wait, and seconds between
-two checks of the free disk space.
-"""
+two checks of the free disk space."""
 MAP_CHECK_INTERVAL_S = 600.0
 """Seconds between two checks of `map-file`."""
 DISK_RETRY_INTERVAL_S = 10.0
@@ -99,8 +98,7 @@ class Agent:
     update_news: UpdateNews
     logbook: Logbook | None
     """Record of starts and signals. None if the kit has no IP link to a hub, because only the hub
-    reads the record.
-    """
+    reads the record."""
     carried_map: CarriedMap
     tracking: Tracking
     started: float

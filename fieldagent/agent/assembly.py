@@ -84,8 +84,7 @@ class Parts:
     """The parts of extensions, by name."""
     proof_keys: Sequence[bytes]
     """Keys that only this kit and the hub share. They authenticate updates about the kit's
-    incidents. The first key makes proofs.
-    """
+    incidents. The first key makes proofs."""
     incident_status: Callable[[], dict[str, Any]]
     price: Price | None = None
     """Price of a credit."""

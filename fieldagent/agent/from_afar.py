@@ -58,8 +58,7 @@ BUILT_IN_VALUES: Mapping[str, Collection[str]] = {
     **{part.kind_key: part.kinds for part in get_kit_parts().values() if part.kind_key},
 }
 """Settings whose value may name a third-party program. A remote change may use only our own
-names.
-"""
+names."""
 
 
 class NotForThisKit(Exception):

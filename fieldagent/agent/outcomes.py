@@ -17,16 +17,13 @@ PROGRAM_OFFER = "program.offer"
 """File in the agent's state directory with the URL of a program."""
 PROGRAM_DELTA = "program.delta"
 """File in the agent's state directory with the delta that makes the offered program, if the offer
-includes a delta.
-"""
+includes a delta."""
 REBOOT = "reboot.ask"
 """File in the agent's state directory with the id of the boot in which a command of the hub ordered
-a reboot.
-"""
+a reboot."""
 UPDATE_TRIAL, SETTINGS_TRIAL, SYSTEM_TRIAL = "trial.json", "settings.json", "system.json"
 """Files in root's folder. Each exists while a change of the program, the settings or the system is
-tried.
-"""
+tried."""
 UPDATE = "result.json"
 SETTINGS = "settings-result.json"
 PROGRAM = "offer-result.json"

@@ -14,8 +14,7 @@ LOOPBACK_NETWORKS: tuple[Network, ...] = (
 
 _SOURCE_CHARACTERS = 64
 """Maximum number of characters of an address. Longer addresses are cut, because a proxy may send
-any text.
-"""
+any text."""
 
 
 def find_source(address: str) -> str:

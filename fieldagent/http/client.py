@@ -190,8 +190,7 @@ IDLE_TIMEOUT_S = 30.0
 """Seconds for which an unused connection is kept."""
 _REST_MOST, _REST_WAIT = 65_536, 1.0
 """Maximum bytes, and maximum seconds, for reading the unwanted rest of a response, so that the
-connection can be kept.
-"""
+connection can be kept."""
 
 
 def _find_server(url: SplitResult) -> Server:

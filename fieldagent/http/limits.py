@@ -29,12 +29,10 @@ class Limits:
     connections: int = 128
     leaving_max: int = 512
     """Maximum number of connections, in addition to `connections`, that stay open until they have
-    sent the response that there is no capacity.
-    """
+    sent the response that there is no capacity."""
     per_source: int | None = None
     """Maximum number of connections of one source (see `address`). Upgraded connections do not
-    count.
-    """
+    count."""
     proxies: tuple[Network, ...] = ()
     """Networks whose addresses are shared by many people, so that `per_source` does not apply."""
     pace: CpuPace | None = None

@@ -14,8 +14,7 @@ log = logging.getLogger(__name__)
 LOOPBACK = ("127.0.0.1", "::1")
 _BACKLOG = 1024
 """Maximum number of connections that wait in the kernel. A further client connects a second later,
-when TCP retries.
-"""
+when TCP retries."""
 _ATTEMPTS = 8
 """Maximum number of attempts to find a port that is free on every address."""
 _ABSENT_ERRNOS = {errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT}

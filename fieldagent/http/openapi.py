@@ -35,8 +35,7 @@ Fields = Mapping[str, Schema]
 Answers = Mapping[Any, Any]
 """Responses by status, or `default`. Each is a result of `answer` or `problem`, a `NamedPart`, or a
 text. A text for `default` or a status from 400 describes a problem. Any other text describes a
-response without a body.
-"""
+response without a body."""
 NO_ANSWERS: Answers = {}
 Security = Sequence[Mapping[str, Sequence[str]]]
 

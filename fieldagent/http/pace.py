@@ -33,8 +33,7 @@ TURN_WAIT_MAX_S = 5.0
 RECHECK_AFTER_S = 0.25
 """Seconds between two checks of a waiting caller. Checks are not made exactly when the debt is
 paid, because each check is also charged and would create the next debt, forever. Also, a booked
-price may be refunded in the meantime.
-"""
+price may be refunded in the meantime."""
 WAITING_CONNECTIONS_MAX = 32
 """Maximum number of waiting connections of one source. Further connections are closed at once."""
 ACCOUNTS = 10_000
@@ -67,8 +66,7 @@ class CallerAccount:
         self.share = share
         self._paid_at = 0.0
         """Time when the caller's share of a core has paid for all spent seconds (`tat` of ITU-T
-        I.371).
-        """
+        I.371)."""
         self._line = trio.Lock()
         self.waiting = 0
 

@@ -20,8 +20,7 @@ RECORD_MAX_BYTES = 16_384
 """Maximum number of plain bytes in one TLS record (RFC 8446 5.1)."""
 _HEAD_BYTES = 5
 """Size of a record's header in bytes. It contains the type, the version and, in the last two bytes,
-the length of the rest.
-"""
+the length of the rest."""
 
 
 class SecureSocket:

@@ -130,8 +130,7 @@ T = TypeVar("T")
 Work = Callable[[], Awaitable[None]]
 Introduce = Callable[[socket.socket, str], Awaitable[str | None]]
 """Function that is called with a new connection and its address. It returns the client's address,
-or None to refuse the connection. It raises no error.
-"""
+or None to refuse the connection. It raises no error."""
 
 _RESOURCE_ERRNOS = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 

@@ -8,8 +8,7 @@ from pathlib import Path
 
 _END_ERRORS = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)
 """Errors that mean that the peer has closed without a TLS goodbye. Different versions of Python
-3.11 raise different errors.
-"""
+3.11 raise different errors."""
 _CERTIFICATE_TIMES = {9, 10}
 """X509_V_ERR_CERT_NOT_YET_VALID and _HAS_EXPIRED (openssl/x509_vfy.h)."""
 

@@ -29,8 +29,7 @@ START_TIMEOUT_S = 600.0
 CHECK_INTERVAL_S = 1.0
 BOOTS = 3
 """Maximum number of starts of the kit during a trial. If the kit starts more often, the trial is
-considered the cause.
-"""
+considered the cause."""
 WORKING_STATES = {"ready": 2, "busy": 2, "no service": 1}
 """States in which a channel works; a higher number is better."""
 

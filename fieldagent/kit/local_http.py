@@ -14,8 +14,7 @@ from fieldagent.system.wording import describe_reason
 
 TIMEOUT = 150.0
 """Timeout in seconds. It is longer than a session, because a request to cancel waits for the
-session's end.
-"""
+session's end."""
 
 UNKNOWN = (
     ". It is unknown whether it has done this: before you call again, check with"

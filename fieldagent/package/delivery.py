@@ -26,15 +26,13 @@ class Stage(IntEnum):
     """A person has confirmed that they read the item."""
     HANDED_OVER = 3
     """An email or SMS service has accepted the item. This does not prove that the item has
-    arrived.
-    """
+    arrived."""
     NOBODY = 4
     """The name or address is unknown or cannot be reached. The stage's text contains the reason."""
     RADIO = 5
     """The person's handheld radio has confirmed the item. This does not show that the person has
     read it. If the item's text is too long for one packet, the stage's text begins with the part
-    that has arrived, such as `1/4`.
-    """
+    that has arrived, such as `1/4`."""
 
 
 STAGE_ORDER = (
@@ -46,8 +44,7 @@ STAGE_ORDER = (
     Stage.READ,
 )
 """Stages in their order, the lowest first. The times of stages are not enough to order them,
-because the clocks of kits differ.
-"""
+because the clocks of kits differ."""
 
 
 def describe_stage(stage: Stage, addressee: str, text: str = "") -> str:
@@ -90,8 +87,7 @@ class FanOut(Enum):
     have not transmitted it."""
     CHEAPEST = "cheapest"
     """Like FIRST, but each channel gets a head start before the next more expensive channel begins
-    (`agent.outbound.head_start`).
-    """
+    (`agent.outbound.head_start`)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,12 +22,10 @@ PACKAGES_USED_MAX = 50
 """Maximum number of Packages that a forecast uses. The newest Packages are used."""
 TIME_OF_DAY_DISTANCE_S = 3 * 3600.0
 """Maximum difference in seconds between two similar times of day. The times of day matter because
-satellites, people and hubs have daily patterns.
-"""
+satellites, people and hubs have daily patterns."""
 SAME_HOUR_PACKAGES_MIN = 10
 """Minimum number of Packages at a similar time of day. If there are fewer, the Packages of the
-whole day are used.
-"""
+whole day are used."""
 SHARES, NEARLY_ALL = 0.5, 0.9
 _DAY_S = 86_400.0
 _ROUNDING = 1e-9
@@ -45,8 +43,7 @@ class PastDelivery(NamedTuple):
 
 Steps = Sequence[tuple[float, float]]
 """Pairs of a time in seconds and the share that is delivered by this time, in ascending order.
-Empty if no Package was delivered.
-"""
+Empty if no Package was delivered."""
 
 
 class Forecast(NamedTuple):
@@ -54,12 +51,10 @@ class Forecast(NamedTuple):
     """Number of Packages that the forecast uses."""
     median: float | None
     """Seconds from the earliest start until half of the Packages are delivered. None if fewer than
-    half were delivered.
-    """
+    half were delivered."""
     p90: float | None
     """Seconds from the earliest start until nine of ten Packages are delivered. None if fewer were
-    delivered.
-    """
+    delivered."""
     share: float
     """Share, 0 to 1, of the Packages that are delivered in the end."""
     longest: float

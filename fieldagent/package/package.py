@@ -101,15 +101,13 @@ class IncidentUpdate:
     state: IncidentState
     station: int = 0
     """Station number of the kit with the incident. 0 means the kit that sends or receives the
-    update.
-    """
+    update."""
     by: str = ""
     """Name of the person who caused the update."""
     text: str = ""
     proof: bytes = b""
     """Proof that the update was made with the key that this kit and the hub share
-    (`wire.incident_proof`). Empty if there is no such key.
-    """
+    (`wire.incident_proof`). Empty if there is no such key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,8 +161,7 @@ ToHub = CheckIn | CommandAnswer
 
 Person = int | str
 """Addressee or author of a Package: a user's number, a group's negative number, or a text that the
-hub looks up (a name, `device:NAME`, an email address, a telephone number).
-"""
+hub looks up (a name, `device:NAME`, an email address, a telephone number)."""
 
 
 TRACKER = "tracker:"
@@ -182,16 +179,13 @@ class Package:
     priority: int = 11
     time_to_live: int | None = None
     """Seconds until the Package expires. None means the default of the settings. An SOS never
-    expires.
-    """
+    expires."""
     gather: int | None = None
     """Seconds to wait, on a channel whose messages cost money, for other Packages that can share a
-    message. The newest Package is sent first. An SOS does not wait.
-    """
+    message. The newest Package is sent first. An SOS does not wait."""
     by: int | None = None
     """Seconds within which the Package should be delivered. While there is enough time, an
-    expensive channel waits for cheaper channels. None means the default of the settings.
-    """
+    expensive channel waits for cheaper channels. None means the default of the settings."""
     to: Person | None = None
     """Addressee; None means everyone in the workspace."""
     wants_receipt: bool = False
@@ -233,8 +227,7 @@ CHECK_IN_MIN, CHECK_IN_MAX = 300, 31 * 86_400
 FIRST_DATE = datetime(1970, 1, 1, tzinfo=UTC)
 LAST_DATE = datetime(2105, 12, 31, 23, 59, 59, tzinfo=UTC)
 """Latest date in a Package; FIRST_DATE is the earliest. A decoder replaces a date outside these
-limits by the nearer limit, because lists could not read it from the store.
-"""
+limits by the nearer limit, because lists could not read it from the store."""
 
 
 def convert_to_date(unix: float) -> datetime:

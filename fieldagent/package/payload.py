@@ -45,14 +45,12 @@ def make_unknown_identity(origin: int) -> Identity:
 
 SOS_MARK = '"sos":true'
 """String that the compact JSON of an SOS event contains. A text in the JSON cannot contain it,
-because quotes in JSON strings are escaped.
-"""
+because quotes in JSON strings are escaped."""
 
 
 ALARM_MARK = '"alarm":"'
 """String that the compact JSON of an event for one of the hub's own alarms contains. The kind of
-alarm follows it.
-"""
+alarm follows it."""
 UNAUTHENTICATED_MARK = '"unauthenticated":true'
 """String that the compact JSON of an unauthenticated SOS event contains."""
 

@@ -13,8 +13,7 @@ from fieldagent.page.tiles import GZIP, TILE_BYTES, MapAbout, Tile, UnusableMap
 
 STEPS_MAX, STEPS_EACH = 20_000_000, 10_000
 """Maximum number of instructions of SQLite's virtual machine for one use of a file (about a
-second), and number of instructions between two checks.
-"""
+second), and number of instructions between two checks."""
 VALUE_BYTES = 16 << 20
 """Maximum bytes of a value."""
 METADATA_MAX = 1_000

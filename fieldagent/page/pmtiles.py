@@ -23,8 +23,7 @@ PARTS_PER_DEGREE = 10_000_000
 """Parts of a degree in the header."""
 PLAIN_BYTES, ENTRIES = 4_000_000, 200_000
 """Maximum number of unpacked bytes of a directory or the metadata, and of entries in a
-directory.
-"""
+directory."""
 OFFSET_MAX = (1 << 63) - 1
 """Largest offset in a file."""
 WRONG_DIRECTORY = "is damaged: its directory has an impossible value"

@@ -99,8 +99,7 @@ class GroupCommit(Generic[C]):
         self._ended = False
         self.failed: StoreFailed | None = None
         """First final error of the disk, or None if there was none. It stays set until the program
-        restarts.
-        """
+        restarts."""
         self.writing_since = inf
         """Start of the current commit (trio's clock); `inf` if there is none."""
 

@@ -23,8 +23,7 @@ log = logging.getLogger(__name__)
 
 CLOCK_SET_FROM_S = 0.5
 """Smallest jump in seconds that means that the clock was set. A smaller change is a slow
-correction.
-"""
+correction."""
 CLOCK_WARN_FROM_S = 60.0
 """Smallest jump in seconds that people should notice. At each start the clock jumps by a second or
 two, because a clock chip has whole seconds."""
@@ -40,8 +39,7 @@ CLOCK_CACHE_S = 5.0
 state is read again."""
 CLOCK_ERROR_MAX_S = 30.0
 """Error of the system's clock in seconds from which the clock is corrected. Larger errors cause
-problems for TLS and logs.
-"""
+problems for TLS and logs."""
 CONTRADICTION_S = 3600.0
 """Difference of two sources, in seconds, from which at least one must be wrong."""
 SOURCE_VARIATION_S = 2.0
@@ -50,8 +48,7 @@ GPS = "GPS"
 SOURCES_BY_RANK = (GPS, "satellite", "hub")
 """Sources of time other than the system, the best first. If the system's clock is not trusted,
 dates follow the best source since the boot, and root's unit sets the clock by it
-(`kit.system_clock`).
-"""
+(`kit.system_clock`)."""
 
 
 @dataclass(frozen=True, slots=True)

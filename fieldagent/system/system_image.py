@@ -43,8 +43,7 @@ class SystemPiece(NamedTuple):
     """SHA-256 of the file, which is its name."""
     is_difference: bool = False
     """True if the file is a difference from the old system's data around the piece
-    (`read_around`).
-    """
+    (`read_around`)."""
 
 
 class SystemImage(NamedTuple):

@@ -81,14 +81,12 @@ class HandoverResult:
     """Minimum seconds that the receiver asks us to wait. Used for FAILED."""
     is_untaken: bool = False
     """True if it is certain that the receiver has not accepted the delivery, so that the attempt
-    cost nothing. If False, the receiver may have accepted the delivery of a failed attempt.
-    """
+    cost nothing. If False, the receiver may have accepted the delivery of a failed attempt."""
 
 
 HookCall = Callable[[Delivery], Awaitable[HandoverResult]]
 """Function that hands one delivery to a hook. A cancelled call has no effect, and its delivery
-counts as not tried.
-"""
+counts as not tried."""
 
 
 class Spool(Protocol):

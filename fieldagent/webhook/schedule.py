@@ -31,8 +31,7 @@ SOS_SCHEDULE = (
 )
 """Schedule of an SOS: every five minutes for an hour, every half hour for the rest of the day, and
 then every two hours for two days. So an SOS for a receiver that was down for ten minutes does not
-wait half an hour more.
-"""
+wait half an hour more."""
 
 JITTER_SHARE = 0.2
 """Largest share of the delay that is added at random, so that many kits do not call at the same

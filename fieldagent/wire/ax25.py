@@ -12,8 +12,7 @@ UI = 0x03
 NO_LAYER_3 = 0xF0
 INFO_BYTES = 256
 """Maximum bytes of the information field, unless both ends have agreed on more (AX.25 2.2, section
-6.8).
-"""
+6.8)."""
 DIGIPEATERS = 8
 _ADDRESS = 7
 

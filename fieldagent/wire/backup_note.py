@@ -25,8 +25,7 @@ PAGE = 200
 """Maximum rows of an Inventory, and places of an ItemRequest."""
 COPIES_BYTES = 16_384
 """Maximum bytes of all items in a Copies note, unless it has only one item. The limit is low, so
-that an SOS does not wait long for the note.
-"""
+that an SOS does not wait long for the note."""
 
 
 class BackupKind(IntEnum):
@@ -87,8 +86,7 @@ class InventoryRow(NamedTuple):
     """Number of the item for an ItemRequest. The number increases with each row."""
     origin: int
     """For a sent item, the station that sent it (0: the kit itself). For a received item, its
-    sender.
-    """
+    sender."""
     number: int
     """Number with which the item was sent or received."""
     digest: bytes
@@ -105,8 +103,7 @@ class Inventory:
     rows: tuple[InventoryRow, ...]
     dropped: tuple[int, int] = (0, 0)
     """Range of the numbers of items that the kit no longer has: the first number, and the number
-    after the last.
-    """
+    after the last."""
 
     @property
     def is_last(self) -> bool:

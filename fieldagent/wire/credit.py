@@ -17,8 +17,7 @@ class Tariff(NamedTuple):
     minimum: int = 0
     booked: bool = True
     """True if the price is booked when a transmission ends. False if the driver books each sent
-    copy.
-    """
+    copy."""
 
     def compute_units(self, size: int) -> int:
         """Return the price of a message of `size` bytes, in units."""

@@ -65,8 +65,7 @@ EPOCH = 1_735_689_600
 """Unix time of 2025-01-01T00:00:00Z, from which all times on the air are counted."""
 PACKED_BYTES = 512
 """Maximum size in bytes of an envelope with packed text. The limit keeps the decoding of a hostile
-envelope short.
-"""
+envelope short."""
 MISSING_STATIONS_MAX = 8
 """Maximum number of stations that an Ack lists as missing an item."""
 RADIUS_MAX_KM = 20_100
@@ -115,8 +114,7 @@ class Receipt:
 
     by: int = 0
     """In a receipt from the hub, the number of the addressee (as an `origin`). In a receipt to the
-    hub, the station that assigned `sequence`. 0 means the hub in both cases.
-    """
+    hub, the station that assigned `sequence`. 0 means the hub in both cases."""
     digest: bytes = b""
     """Value of `compute_item_digest` of the item."""
     stage: Stage = Stage.STORED
@@ -138,12 +136,10 @@ class Ack:
     """True if the sender of this Ack has delivered the item to the hub."""
     digest: bytes = b""
     """Value of `compute_item_digest` of a complete item, or `compute_fragments_digest` of the
-    arrived fragments. Empty in a summary without items.
-    """
+    arrived fragments. Empty in a summary without items."""
     missing_at: tuple[int, ...] = ()
     """Known stations that are missing the item. The sender is not allowed to relay the item to
-    them, because the item has crossed the maximum number of kits.
-    """
+    them, because the item has crossed the maximum number of kits."""
     is_at_gateway: bool = False
     """True if the sender's satellite gateway has the item. The hub may not have it yet."""
 
@@ -167,8 +163,7 @@ class RouteToHub:
 
     hops: int
     """Number of kits between the sender and the hub. 0 means a direct route, and `NO_ROUTE` that
-    the hub is no longer reachable.
-    """
+    the hub is no longer reachable."""
     minutes: int = 0
     cost: int = 0
     """Price in credits of a short message to the hub."""
@@ -178,9 +173,7 @@ class RouteToHub:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Origin of the entry with the same sequence: a station, and the number that the station gave
-    the entry.
-    """
+    """Origin of the entry with the same sequence: a station, and the station's own number."""
 
     station: int
     sequence: int
@@ -188,15 +181,12 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class AuthorMark:
-    """Station that originally sent the following entries. They are repeated for stations that are
-    missing them.
-    """
+    """Original sender of the following entries, which are repeated for other stations."""
 
     station: int
     transmissions: int
     """Number of radio transmissions over which the entries reached the sender of this envelope. 0
-    for the sender's own entries.
-    """
+    for the sender's own entries."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,8 +203,7 @@ class UnauthenticatedMark:
 
 @dataclass(frozen=True, slots=True)
 class Contact:
-    """Telephone number and email address of the author of the message with the same sequence. They
-    are empty if unknown.
+    """Phone number and email address (or '') of the author of the message with the same sequence.
 
     This is a separate entry, so that a decoder that does not know its kind still gets the message.
     """
@@ -289,8 +278,7 @@ class Entry:
     sos: bool = False
     items_back: int = 0
     """For an item of an incident, the item's number minus the number of the item that raised the
-    incident. So it is 0 for the item that raised the incident.
-    """
+    incident. So it is 0 for the item that raised the incident."""
     to: Person | None = None
     """Addressee of an item; None means everyone."""
     wants_receipt: bool = False
@@ -309,20 +297,17 @@ class Envelope:
     entries: tuple[Entry, ...]
     origin: int = 0
     """Number of the sender of the entries. 0 is the peer itself. Other numbers were introduced
-    before.
-    """
+    before."""
     not_understood: tuple[str, ...] = ()
     """Entries of unknown kind or shape, each as a sentence for the log."""
     tagged: bool = False
     """True if the envelope ends with bytes that can be a tag. The tag is checked if there are
-    keys.
-    """
+    keys."""
     key: int | None = None
     """Index of the key that matches the tag."""
     is_packed: bool = False
     """True if the envelope has the short form, or contains packed text or a track. The sender can
-    then also decode such envelopes.
-    """
+    then also decode such envelopes."""
 
 
 class Unauthenticated(RemoteProtocolError):
@@ -334,9 +319,7 @@ class Unauthenticated(RemoteProtocolError):
 
 
 def derive_key(master: bytes, direction: str) -> bytes:
-    """Derive the key of one direction (such as `MO` or `MT`) with HKDF-SHA256 (RFC 5869), without
-    salt.
-    """
+    """Derive the key of one direction, such as `MO`, with HKDF-SHA256 (RFC 5869) without salt."""
     extracted = hmac.digest(bytes(32), master, "sha256")
     return hmac.digest(extracted, f"fieldagent {direction}".encode() + b"\x01", "sha256")
 
@@ -352,16 +335,12 @@ def compute_fingerprint(entry: Entry) -> bytes:
 
 
 def compute_item_digest(entry: Entry) -> bytes:
-    """Return the digest that a confirmation of the item contains: the first bytes of its
-    fingerprint.
-    """
+    """Return the digest for a confirmation of the item: the first bytes of its fingerprint."""
     return compute_fingerprint(entry)[:DIGEST_BYTES]
 
 
 def compute_fragments_digest(slices: Iterable[bytes]) -> bytes:
-    """Return the digest that a confirmation of fragments contains. It is computed over the
-    fragments' payloads in order.
-    """
+    """Return the digest for a confirmation of fragments, of the fragments' payloads in order."""
     return hashlib.blake2b(b"".join(slices), digest_size=8).digest()[:DIGEST_BYTES]
 
 
@@ -441,9 +420,7 @@ def _read_person(value: Any) -> Person:
 
 
 def _read_packed(entry: Any, base: int) -> list[Entry] | None:
-    """Return the entries in an encoded entry with packed text or a track. Return None for any other
-    entry.
-    """
+    """Return the entries in a packed text or a track. Return None for any other entry."""
     match entry:
         case [2, sequence, time, bytes(body)] if not is_position(body):
             try:

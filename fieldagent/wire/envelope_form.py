@@ -26,8 +26,7 @@ _SHORT_FORM_BITS = 0xC0
 _TAGGED, _ORIGIN, _AT_BASE, _WIDE, _LATER = 0x10, 0x08, 0x04, 0x02, 0x01
 """The other five bits. _TAGGED: the envelope ends with a tag. _ORIGIN: an origin follows the base.
 _AT_BASE: the first entry is for everyone and at the base time, so the 0 after its number is left
-out. _WIDE: the first number has 4 bytes. _LATER: reserved for later versions.
-"""
+out. _WIDE: the first number has 4 bytes. _LATER: reserved for later versions."""
 _BARE, _MORE, _KIND = 0x80, 0x40, 0x3F
 """Bits of the kind byte. _BARE: the entry has two elements, and the last one is the bytes up to the
 entry's end. _MORE: another entry follows. _KIND: the kind."""

@@ -29,8 +29,7 @@ FIRST, SHORTEST, LONGEST = 45.0, 5.0, 300.0
 """First, shortest and longest interval in seconds."""
 SHORTEST_GUESS = 30.0
 """Shortest interval in seconds if only unanswered tests indicate a cut. In poor coverage, shorter
-intervals would make a link expensive without a benefit.
-"""
+intervals would make a link expensive without a benefit."""
 GROWTH, MARGIN = 1.5, 0.75
 ANSWERED_TESTS_ENOUGH = 3
 """Number of consecutive answered tests after which the interval grows."""
@@ -75,8 +74,7 @@ class Keepalive:
         self._answered = 0
         self._broken: LinkBreak | None = None
         """Break of the last link, kept until the next attempt shows whether the hub can be
-        reached.
-        """
+        reached."""
         self._alike: list[LinkBreak] = []
         self.cut: LinkBreak | None = None
         """Idle time after which the network path cuts a link, if it is known."""

@@ -63,12 +63,10 @@ class KitCondition:
     """Bits of THROTTLING, for the present and since the start. None if unknown."""
     clock: int | None = None
     """Seconds by which the system's clock is ahead of the known time. None if the time is
-    unknown.
-    """
+    unknown."""
     signals: Mapping[str, Sequence[int | None]] | None = None
     """For each of REPORTED_CHANNELS, the median of the signal bars in each of the last
-    REPORTED_HOURS, the oldest first.
-    """
+    REPORTED_HOURS, the oldest first."""
 
     def encode(self) -> bytes:
         """Return the note as CBOR. A value beyond a limit is replaced by the limit."""

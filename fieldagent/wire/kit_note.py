@@ -67,8 +67,7 @@ class OfferReport:
     """Number of the offer."""
     state: str
     """State of the offer: `waiting` (for root's unit), `trial`, `taken`, `refused`, or `back`
-    (rolled back).
-    """
+    (rolled back)."""
     reason: str = ""
 
     def make_row(self) -> list[int | str]:
@@ -97,8 +96,7 @@ class KitReport:
     program: OfferReport | None = None
     installed: str = ""
     """Kind of installation: `zipapp`, `package` or `sources`. Empty if the agent does not support
-    offers of a program.
-    """
+    offers of a program."""
     modems: tuple[ModemReport, ...] = ()
 
     def encode(self) -> bytes:
@@ -139,8 +137,7 @@ class ProgramOffer:
     version: str
     url: str
     """Address of the program. Empty if a delta for the installed program arrived with a command.
-    Such an offer is never sent over a link.
-    """
+    Such an offer is never sent over a link."""
 
     def encode(self) -> bytes:
         """Return the note as CBOR."""
@@ -363,5 +360,4 @@ _READERS: Mapping[int, Callable[[list[Any]], Note]] = {
     **dict.fromkeys(backup_note.KINDS, backup_note.read),
 }
 """For each kind of note, the function that parses it. The function gets the whole note, including
-the kind.
-"""
+the kind."""

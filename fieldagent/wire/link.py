@@ -81,12 +81,10 @@ class LinkHello:
     """Maximum number of unacknowledged messages that this end accepts."""
     silence: int = 0
     """Maximum seconds between two messages of this end. 0 means that this end promises no
-    maximum.
-    """
+    maximum."""
     journal: int = 0
     """Number of this end's journal, which shows the peer which data this end already has. 0 means
-    no number.
-    """
+    no number."""
 
 
 @dataclass(frozen=True, slots=True)

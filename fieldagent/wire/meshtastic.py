@@ -25,8 +25,7 @@ FRAME_BYTES = 512
 """Maximum bytes of a protobuf in a frame. A longer content is not a frame."""
 WAKE_BYTES = b"\xc3" * 32
 """Bytes to send when a serial line is opened. The bytes wake a sleeping chip, and end a frame of
-which the chip has read only a part. A radio never mistakes C3 for the beginning of a frame.
-"""
+which the chip has read only a part. A radio never mistakes C3 for the beginning of a frame."""
 PAYLOAD_BYTES = 233
 """Maximum bytes of `MeshData.payload` that a radio accepts from its host."""
 CHANNEL_BYTES, DIRECT_BYTES = 231, 219

@@ -20,8 +20,7 @@ from fieldagent.wire.envelope import (
 
 DOWN, UP = "DOWN", "UP"
 """Directions: from the hub to a kit, and from a kit to the hub. Each direction has its own key, so
-that no kit can send back a parcel as a forged answer.
-"""
+that no kit can send back a parcel as a forged answer."""
 BODY_MAX_BYTES = 1200
 """Maximum bytes of a parcel that can be sent by radio."""
 

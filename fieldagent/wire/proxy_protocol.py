@@ -15,8 +15,7 @@ SIGNATURE = b"\r\n\r\n\0\r\nQUIT\n"
 HEAD = 16
 EXTRA_BYTES_MAX = 2048
 """Maximum length of the address part. The addresses and additions of real proxies need some
-hundreds of bytes.
-"""
+hundreds of bytes."""
 LOCAL, PROXY = 0x20, 0x21
 """Commands for the proxy's own connection, such as a health check, and for a client's
 connection."""

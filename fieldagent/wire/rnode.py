@@ -74,8 +74,7 @@ QUESTIONS = (
 """Queries of settings, which do not change them."""
 INFO_LOCK, OWN_SETTINGS, SET = 0x9B, 0xA7, 0x73
 """Addresses in the EEPROM which show that the board is provisioned, and that it has stored
-settings; and the value that they then contain.
-"""
+settings; and the value that they then contain."""
 
 QUEUE_FULL_ERRORS = {RnodeError.QUEUE_FULL, RnodeError.MEMORY}
 """Errors for a packet that was refused but can be accepted later."""
@@ -85,8 +84,7 @@ BROKEN_ERRORS = {
     RnodeError.MODEM_TIMEOUT: "its LoRa chip does not answer",
 }
 """Errors after which the radio no longer transmits. Each text is the end of a sentence about a
-radio.
-"""
+radio."""
 
 
 class RnodeMessage(NamedTuple):

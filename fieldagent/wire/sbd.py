@@ -88,8 +88,7 @@ def find_mo_status(number: int) -> MoStatus:
 URGENT_WAIT_MAX_S = 60.0
 _RETRY_SPREADS_S = (0.0, 5.0, 5.0, 30.0, 30.0)
 """Maximum random delays in seconds, as the maker recommends: at once, twice within 5 s, twice
-within 30 s, and then every five minutes.
-"""
+within 30 s, and then every five minutes."""
 _STEADY_WAIT_S = 300.0
 
 
@@ -140,8 +139,7 @@ MOMSN_MODULUS = 65_536
 AT_PREFIX = "AT"
 SETUP_COMMAND = "ATE0V1Q0&D0&K0"
 """Command that turns off the echo, makes the modem show results as text, and turns off DTR and flow
-control, whatever the stored profile contains.
-"""
+control, whatever the stored profile contains."""
 SYSTEM_TIME = "AT-MSSTM"
 SYSTEM_EPOCH = 1_739_556_857
 """Unix time of 2025-02-14T18:14:17Z, the epoch of the network's clock since January 2026."""
@@ -181,8 +179,7 @@ RING_ALERT_SETTING = LineSetting("AT+SBDMTA=1", "AT+SBDMTA?", (1,))
 INDICATOR_SETTING = LineSetting("AT+CIER=1,1,1", "AT+CIER?", (1, 1, 1))
 REGISTRATION = LineSetting("AT+SBDAREG=1", "AT+SBDAREG?", (1,))
 """Setting with which the modem registers again after it was moved far. Without this setting, the
-network sends ring alerts to the old position.
-"""
+network sends ring alerts to the old position."""
 
 
 def make_session_timeout(seconds: int) -> str:
@@ -260,8 +257,7 @@ _UNSOLICITED = re.compile(r"SBDRING|\+CIEV\s*:.*|\+AREG\s*:.*|\+CREG\s*:.*")
 _AFTER_BINARY = b"\r\nOK"
 _LONGEST_HEAD = 0x09
 """The length of a payload begins with a byte below this value. A line never begins with such a
-byte.
-"""
+byte."""
 
 
 class _State(Enum):
@@ -439,8 +435,7 @@ class SessionResult:
     momsn: int
     mt_status: int
     """0 if no message waits, 1 if a message was received, 2 if an error occurred during the
-    check.
-    """
+    check."""
     mtmsn: int
     mt_length: int
     queued: int

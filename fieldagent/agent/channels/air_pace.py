@@ -20,26 +20,22 @@ WINDOW = 4
 this number."""
 ROUND_FRAGMENTS_MAX = 20
 """Maximum number of fragments of one item that are transmitted before the sender waits for an
-answer.
-"""
+answer."""
 ANSWER_TIMEOUT_S = 3.0
 """Seconds to wait for an answer, in addition to the time on air of the waiting packets and of the
 answer."""
 ACK_WITHIN, ACK_EACH, ACK_MOST = 2.0, 1.0, 20.0
 """Seconds within which one station confirms an item that is not an SOS: the minimum, the addition
 for each station beyond `CROWD_STATIONS`, and the maximum. In a dense network the wait is long,
-because the confirmation can be part of a packet that a station sends anyway.
-"""
+because the confirmation can be part of a packet that a station sends anyway."""
 PAUSE_MAX_S = 1.0
 """Longest random quiet time before a packet, in seconds."""
 CROWD_STATIONS = 10
 """Number of stations in range from which the full `PAUSE_MAX_S` is used. If there are fewer
-stations, the pause is shorter.
-"""
+stations, the pause is shorter."""
 ANSWERING_STATIONS = 3
 """Number of stations in a dense network that send an answer if every station could send it. One
-station is not enough, because some stations would not hear it.
-"""
+station is not enough, because some stations would not hear it."""
 PAUSE_AIR_TIME_SHARE = 0.25
 """Longest pause on a slow channel, as a share of a packet's time on air."""
 AGAIN_FIRST, AGAIN_MAX, URGENT_AGAIN_MAX = 3.0, 600.0, 60.0
@@ -55,8 +51,7 @@ ANSWER_WAIT_MIN_S = 0.25
 """Shortest wait for an answer, in seconds."""
 MEAN_SHARE, STRAY_SHARE, DEVIATION_WEIGHTS = 1 / 8, 1 / 4, 4.0
 """Weight of one answer time in the mean and in the deviation, and the number of deviations that are
-added to the mean (RFC 6298, 2.3).
-"""
+added to the mean (RFC 6298, 2.3)."""
 
 
 def draw_backoff(share: float, maximum: float, crowd: int) -> float:

@@ -20,8 +20,7 @@ URGENT_SHARE = 2.0
 UNSAVED_SHARE_MAX = 0.05
 """Share of the hour's allowance that may be used before the use is stored. It limits the writes to
 twenty an hour. At the start, this share counts as used, because the last use may not have been
-stored.
-"""
+stored."""
 
 
 class Dwell(NamedTuple):

@@ -44,8 +44,7 @@ ATTEMPT_TIMEOUT_S = 60.0
 PAUSE_FIRST, PAUSE_MAX = 4.0, 60.0
 """Longest pause in seconds between two attempts: the first value, which doubles, and the highest
 value. The pause itself is random, so that a thousand agents do not return to a hub at the same
-time.
-"""
+time."""
 PAUSE_SHARE_RANGE = (0.05, 1.0)
 """Range of the random pause, as shares of the longest pause."""
 ORDERLY_PAUSE_MAX_S = 4.0
@@ -53,8 +52,7 @@ ORDERLY_PAUSE_MAX_S = 4.0
 process takes over or the database is unavailable for a moment."""
 SHORT_PAUSES_MAX = 5
 """Maximum number of consecutive attempts with pauses of ORDERLY_PAUSE_MAX_S. A hub that closes
-every link has a fault.
-"""
+every link has a fault."""
 URGENT_PAUSE_S = 3.0
 """Seconds after which an SOS is tried again, even if the pause is longer."""
 

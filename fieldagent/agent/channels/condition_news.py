@@ -20,12 +20,10 @@ REPORT_INTERVAL_MIN_S = 3_600.0
 """Minimum seconds between two reports over one link; a note takes about 100 bytes."""
 REPORT_INTERVAL_MAX_S = 43_200.0
 """Seconds after which a report is sent even without a change, because half of the hours in the last
-report are then out of date.
-"""
+report are then out of date."""
 DISK, DEGREES, MILLIVOLTS, CLOCK, CREDITS, BARS = 5, 10, 250, 30, 10, 2
 """Smallest changes that are reported: in percent (disk), degrees Celsius, mV, seconds (clock),
-credits and signal bars.
-"""
+credits and signal bars."""
 
 
 @dataclass(slots=True)

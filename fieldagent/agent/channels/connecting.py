@@ -38,8 +38,7 @@ class Unreachable(Exception):
         self.reason = reason
         self.again = retry_s
         """Seconds after which the hub, which was reached, asks for the next attempt. None if it
-        does not ask for this.
-        """
+        does not ask for this."""
 
 
 class ServerPlace(NamedTuple):

@@ -38,14 +38,12 @@ class LinkState(Enum):
     """A session is running."""
     FAULT = "fault"
     """The modem or the operator's account refuses to work. `reason` contains the cause and the
-    remedy.
-    """
+    remedy."""
 
 
 SIGNALS_KEPT, SIGNAL_EVERY = 240, 60.0
 """Number of signal changes that are kept, and the minimum seconds between two of them. Together the
-changes cover at least four hours.
-"""
+changes cover at least four hours."""
 
 
 @dataclass(slots=True)
@@ -64,8 +62,7 @@ class ChannelLink:
     """Time when the last transmission was SENT, in elapsed time."""
     next_look: float = -inf
     """Time on trio's clock when the driver next tries to reach the network, if the driver
-    pauses.
-    """
+    pauses."""
     next_urgent: float = -inf
     """Time on trio's clock of the next attempt for an SOS. It is not later than `next_look`."""
     report_time: Callable[[float], None] = lambda unix: None
@@ -174,8 +171,7 @@ class MessageLimits(NamedTuple):
     """Largest message, in bytes."""
     fill: int
     """Size in bytes up to which a message is filled with waiting entries. The size is small, so
-    that the message does not delay an SOS in it.
-    """
+    that the message does not delay an SOS in it."""
     tariff: Tariff
 
 

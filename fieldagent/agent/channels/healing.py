@@ -30,8 +30,7 @@ class HealingStep(NamedTuple):
     """One of `dtr`, `gpio`, `rockblock`, `usb` or `command`."""
     where: str = ""
     """Place where the step is taken. For `gpio`, it is the line. For `rockblock`, the lines of I_EN
-    and I_BTD. For `usb`, the device; empty means the device of the port.
-    """
+    and I_BTD. For `usb`, the device; empty means the device of the port."""
 
     def __str__(self) -> str:
         return f"{self.kind}:{self.where}" if self.where else self.kind

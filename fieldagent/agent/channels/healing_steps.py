@@ -24,8 +24,7 @@ from fieldagent.system.process_group import end_group
 
 DEADLINE_S = 120.0
 """Longest time in seconds for the command. It must be less than the time after which the watchdog
-considers a silent agent dead.
-"""
+considers a silent agent dead."""
 
 
 async def run_command(setting: str, command: str) -> None:
@@ -84,8 +83,7 @@ class Healer:
         self._file = folder / f"healing-{healing.channel}.json"
         self._off = folder / f"healing-{healing.channel}-off"
         """File with the name of a device that a step switches off. The file exists from just before
-        the step until the device is on again.
-        """
+        the step until the device is on again."""
         self._started = False
         self._ladder = HealingLadder(
             healing.steps, _read_stored_times(self._file), healing.silent, healing.pause

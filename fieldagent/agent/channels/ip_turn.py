@@ -29,8 +29,7 @@ class IpTurn:
     """Time of the last change, on trio's clock."""
     unacknowledged: deque[Transmission] = field(default_factory=deque)
     """Transmissions that the last link left unacknowledged, with an SOS first. The bearer that
-    replaces the link returns them to the outbox.
-    """
+    replaces the link returns them to the outbox."""
     _changed: trio.Event = field(default_factory=trio.Event)
 
     def note(self, *, is_linked: bool) -> None:

@@ -42,12 +42,10 @@ log = logging.getLogger(__name__)
 
 CHECK_INTERVAL_S = 5.0
 """Seconds between two checks of the files that root's systemd units write, while these files may
-change.
-"""
+change."""
 WATCH_FILES_S = 1_200.0
 """Seconds for which the files are checked after an offer or after a link has opened, because a unit
-may be running. Each applied offer restarts the agent.
-"""
+may be running. Each applied offer restarts the agent."""
 MODEMS = ("satellite", "radio")
 """Modems whose signal the kit reports."""
 MODEMS_INTERVAL_S = 1_800.0
@@ -93,8 +91,7 @@ class KitNotes:
     directory: DirectoryShelf | None = None
     read_in_range: Callable[[], Mapping[int, int]] | None = None
     """Returns the stations in range, and the number of hops to each. None if the hub should not
-    know them.
-    """
+    know them."""
     reported_in_range: Mapping[int, int] = field(default_factory=dict)
     backup: BackupShelf | None = None
     reported_backup: bool = False

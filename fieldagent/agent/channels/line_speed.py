@@ -19,8 +19,7 @@ log = logging.getLogger(__name__)
 
 ANSWER_TIMEOUT_S = 1.0
 """Longest time in seconds for an answer. The query is sent twice, because the modem may interpret
-the first query as the end of a broken line.
-"""
+the first query as the end of a broken line."""
 ATTEMPTS = 2
 SEARCH_INTERVAL_S = 600.0
 """Seconds between two searches, because a modem without power answers at no rate."""

@@ -45,8 +45,7 @@ NEXT_FRAGMENT_TIMEOUT_S = 1.0
 """Seconds to wait for the next fragment of a round. If none comes, the Package was withdrawn."""
 TRANSMIT_MAX, URGENT_MAX = 120.0, 10.0
 """Longest wait in seconds for the radio's report on a packet, and the longest such wait while an
-SOS waits.
-"""
+SOS waits."""
 UNREPORTED_PACKETS_MAX = 3
 """The radio is reopened after this number of consecutive packets without a report."""
 PROGRESS_INTERVAL_S = 60.0
@@ -115,8 +114,7 @@ class RadioDriver:
     """Event that is set when all fragments of a round have left. A new event then replaces it."""
     pause: trio.CancelScope = field(default_factory=trio.CancelScope)
     """Scope in which the transmitting task waits. If the scope is cancelled, the task decides again
-    what to do.
-    """
+    what to do."""
     last_transmitted: deque[bytes] = field(default_factory=lambda: deque(maxlen=ECHOES_MAX))
     """Our last packets. Some radios and repeaters return our packets, which we then ignore."""
 

@@ -74,8 +74,7 @@ class Recognition:
     """Returns True if the received bytes contain the device's answer."""
     read_report: Callable[[DeviceLine], Awaitable[DeviceReport]]
     """Queries a recognised device, and returns its full report. The function has its own deadline.
-    Raises RadioLost and PortLost, in exception groups.
-    """
+    Raises RadioLost and PortLost, in exception groups."""
     tcp_port: int = 0
     """TCP port of such a device in a network, or 0 if it has none."""
     patience: float = ANSWER_TIMEOUT_S

@@ -17,8 +17,7 @@ REOPEN_AFTER = (1.0, 2.0, 5.0, 10.0, 30.0)
 """Seconds between attempts to open the device; the last value repeats."""
 STABLE_AFTER_S = 60.0
 """If the device has worked for this many seconds, the pauses start again with the first. Without
-this minimum, a device that answers and then fails would be reopened every second.
-"""
+this minimum, a device that answers and then fails would be reopened every second."""
 
 
 async def forbid_healing() -> bool:

@@ -97,12 +97,10 @@ class MailReader:
     mailbox: GatewayMailbox
     pause: Callable[[float], Awaitable[bool]]
     """Function that waits for a number of seconds and returns False. If an SOS waits, it returns
-    True at once.
-    """
+    True at once."""
     garbled_since: float | None = None
     """Time on trio's clock when the message in the modem was first found garbled. None if it is not
-    garbled.
-    """
+    garbled."""
     _size: int = 0
     """Size of the message in bytes, as the session reported it. 0 if unknown."""
 
@@ -172,8 +170,7 @@ EMPTY_SESSIONS_MAX = 3
 """After this number of consecutive sessions with an empty buffer, we assume that the modem always
 clears a sent message. Each of these sessions must be reported as sent, have moved the MOMSN and
 show no other sign of a reset, and the modem must never have kept a sent message. Without this
-limit, a message would be sent again forever.
-"""
+limit, a message would be sent again forever."""
 
 
 async def run(

@@ -25,8 +25,7 @@ FRUITLESS_FIRST, FRUITLESS_MAX = 300.0, 6 * 3600.0
 longest wait."""
 REQUESTED_WAIT_MAX_S = 3600.0
 """Longest wait in seconds that is accepted from the network, because a damaged number could request
-a whole day.
-"""
+a whole day."""
 WITHHELD_REASON = (
     "the modem holds a message and does not hand it over; no other can be fetched before it"
 )
@@ -41,12 +40,10 @@ class LinkRest:
     until: float = -inf
     urgent_until: float = -inf
     """Time until which an SOS waits. It is usually earlier than `until`, but not before the network
-    or the account allows a session.
-    """
+    or the account allows a session."""
     earliest_retry: float = -inf
     """Time from which every Package may be tried again, if the network has become available
-    again.
-    """
+    again."""
     was_without_network: bool = False
     """True if the modem was without a network at any time since the last session."""
 
@@ -100,13 +97,11 @@ class GatewayMailbox:
     until: float = -inf
     withheld: bool = False
     """True if the modem contains a message but does not return it. Then no check is made, because
-    another message would overwrite it.
-    """
+    another message would overwrite it."""
     uncleared_message: bytes = b""
     """The last message that was stored and booked, kept until the modem confirms that it has
     cleared the message. If the same message is read again, it is not booked again. A restart loses
-    this value, so a message may then be booked twice.
-    """
+    this value, so a message may then be booked twice."""
     begun_check: tuple[str, int] | None = None
     """IMEI and MOMSN of the modem before a mailbox check whose result is unknown."""
 

@@ -26,8 +26,7 @@ HOST_SESSION_TIMEOUT_S = MODEM_SESSION_TIMEOUT_S + 30.0
 """Seconds after which the host ends a session. It is longer than the modem's own limit."""
 SOS_SESSION_TIME = 50
 """Seconds after which the modem ends a session with an SOS, so that a lost reply delays the SOS by
-less than a minute. A session takes 11 to 62 seconds.
-"""
+less than a minute. A session takes 11 to 62 seconds."""
 SOS_SESSION_MAX_S = SOS_SESSION_TIME + 5.0
 WRITE_MAX, SLOWEST = 2.0, 120.0
 """Longest time in seconds for the reply to +SBDWB after the payload has left, and the lowest speed
@@ -35,8 +34,7 @@ in bytes per second."""
 FILL_INTERVAL_S = 0.1
 READ_TIMEOUT_S = WRITE_MAX + sbd.MT_BYTES / 60.0
 """Longest time in seconds to read a message from the modem, long enough for 600 baud. It is
-extended while bytes arrive.
-"""
+extended while bytes arrive."""
 
 
 class ModemSilent(Exception):
@@ -55,15 +53,13 @@ class Modem:
     has_rung: bool = False
     news: trio.Event = field(default_factory=trio.Event)
     """Event that is set when the modem sends an unsolicited report. A new event then replaces
-    it.
-    """
+    it."""
     service: bool | None = None
     imei: str = ""
     last_read: sbd.MobileTerminatedMessage | None = None
     is_holding_own_message: bool = False
     """True if the MO buffer contains our last message. False after any sign of a reset, because a
-    reset empties the buffer.
-    """
+    reset empties the buffer."""
     resets: int = 0
     """Number of resets that were detected."""
     settings: tuple[sbd.LineSetting, ...] = (sbd.RING_ALERT_SETTING, sbd.INDICATOR_SETTING)

@@ -52,15 +52,13 @@ CHECK_INTERVAL_S = 0.5
 """Seconds between two checks of the condition that a command waits for."""
 SESSION_END_TIMEOUT_S = 600.0
 """Longest time in seconds to wait for the end of a session. After this time, a command that would
-interrupt the session fails.
-"""
+interrupt the session fails."""
 HEALING_TIMEOUT_S = 300.0
 """Longest time in seconds until `channels.reopening` takes the next recovery step for a silent
 modem."""
 TRIAL_TIMEOUT_S = 1_800.0
 """Longest time in seconds until root's unit has finished the trial of settings or a program, or
-restarts the agent for the trial.
-"""
+restarts the agent for the trial."""
 ENDED = ("taken", "refused", "back")
 REBOOT_TIMEOUT_S = 120.0
 """Longest time in seconds until root's unit reboots the machine."""
@@ -364,8 +362,7 @@ REPEATABLE_VERBS = ("reboot", "set", "hold", "resume", "radio-key", "update")
 """Commands that are carried out again after a restart of the agent if they were begun before it,
 because a repetition has no further effect. A repeated command reboots only once per boot, tries the
 same settings or program only once, holds or releases the same kind, and takes the same step to a
-key.
-"""
+key."""
 CHECK_BY_VERB = {"heal": check_healing, "restart": check_restart, "update": check_update}
 """Checks that are made before a command is begun."""
 VERB_CONDITIONS: dict[str, Callable[[CommandContext, StoredCommand], bool]] = {

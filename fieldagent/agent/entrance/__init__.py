@@ -33,13 +33,11 @@ PASSPHRASE_RATE = Rate(per_minute=6, burst=12)
 """Limit on wrong passphrases from one address."""
 MISTYPING_RATE = Rate(per_minute=0.05, burst=3)
 """Rate of wrong passphrases from one address that mistyping can explain. Addresses with a higher
-rate are treated separately.
-"""
+rate are treated separately."""
 PASSPHRASE_RATE_LIMIT = Rate(per_minute=60, burst=60)
 """Limit on wrong passphrases from all addresses below MISTYPING_RATE together, and from all other
 addresses together, because each check takes processor time. Because the limits are separate,
-guesses from many addresses cannot lock people out.
-"""
+guesses from many addresses cannot lock people out."""
 WAITING_MAX, GUESSES_WAITING_MAX = 4, 2
 """Maximum number of waiting checks, and the maximum for addresses with many wrong passphrases."""
 

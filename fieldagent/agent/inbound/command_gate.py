@@ -17,8 +17,7 @@ from fieldagent.wire.command_proof import is_proved
 
 AGE_MAX_S = 5 * 86_400
 """Age in seconds from which a command is too old to be carried out. The satellite operator keeps
-messages for up to this time.
-"""
+messages for up to this time."""
 NOT_PROVED = (
     "a command with a wrong proof: the hub did not send it, or satellite-key or hub-token"
     " differs from the hub's (`fieldagent hub device key`, `token`)"

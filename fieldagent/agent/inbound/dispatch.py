@@ -77,8 +77,7 @@ class _HookReachability:
 
     failures: int = FAILURES
     """Number of consecutive failures. The hook starts as down, because the payloads that wait at
-    the start may wait since an earlier outage.
-    """
+    the start may wait since an earlier outage."""
     since: float = -inf
     """Time of the first of the consecutive failures."""
     probe_at: float = -inf

@@ -10,8 +10,7 @@ LINE_MAX = 8192
 
 OUTPUT_MAX = 1 << 20
 """Maximum number of bytes that are printed for one run of the command. Further bytes are read and
-dropped.
-"""
+dropped."""
 
 
 class Lines:

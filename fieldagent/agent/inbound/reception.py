@@ -85,8 +85,7 @@ class ReceivedMessage:
     owed_channel: str | None = None
     channel: str | None = None
     """Channel that is stored with dead letters of unusable parts. None on the air, because there a
-    message costs nothing, and its sender repeats it.
-    """
+    message costs nothing, and its sender repeats it."""
     owed: bool = False
     payloads: list[Received] = field(default_factory=list)
     duplicates: int = 0
@@ -158,8 +157,7 @@ class Inbox:
         self._hand_unread = spools_unreadable
         self.key_trouble = ""
         """Problem with `satellite-key` that the last satellite message has shown, as a text for
-        people. Empty if there is none.
-        """
+        people. Empty if there is none."""
         self.mismatches = 0
         """Number of confirmations that were ignored since the agent started."""
         self.news = trio.Event()

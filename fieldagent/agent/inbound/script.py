@@ -34,8 +34,7 @@ DEADLINE = 60.0
 
 LINGER_S = 1.0
 """Seconds for which output is read after the command has ended, if a child process keeps the output
-open.
-"""
+open."""
 
 _READ_SIZE = 16_384
 

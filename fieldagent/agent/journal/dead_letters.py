@@ -26,8 +26,7 @@ class DeadLetter:
     body: bytes
     reason: str
     """Reason why the message, or a part of it, could not be used, and the remedy if there is a
-    known one.
-    """
+    known one."""
     received: float
     number: int = 0
     """Number of the dead letter in the journal, 1 or higher. 0 before it is stored."""

@@ -34,8 +34,7 @@ items need space too."""
 
 OPEN_ATTEMPTS, OPEN_PAUSE_S = 2, 0.5
 """Number of attempts to open the journal (a disk may fail once), and the seconds between two
-attempts.
-"""
+attempts."""
 
 
 class JournalFiles:
@@ -49,13 +48,11 @@ class JournalFiles:
         self._folder = folder.parent
         self.not_on_disk = ""
         """Sentence with the reason why the journal is in memory. Empty while the journal is on
-        disk.
-        """
+        disk."""
         self.may_return = True
         """True if the journal in memory contains the whole content of the disk's journal, so that
         it can replace the disk's journal. False after a failed commit, because it is then unknown
-        which writes are on the disk.
-        """
+        which writes are on the disk."""
         self.may_leave = may_leave_disk
         self._others: list[sqlite3.Connection] = []
         """Writer and reader of the journal in the other place (disk or memory). Both stay open,

@@ -16,8 +16,7 @@ DUPLICATE_WINDOW_S = 86_400.0
 handheld begins with a random number at each start."""
 HANDHELDS_MAX = 500
 """Maximum number of handhelds that are kept. If there are more, those that were heard longest ago
-are deleted, except the handhelds of people who have joined.
-"""
+are deleted, except the handhelds of people who have joined."""
 
 
 class Handheld(NamedTuple):

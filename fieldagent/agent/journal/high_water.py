@@ -26,8 +26,7 @@ from fieldagent.system.private import make_private_file
 
 CHOSEN_IDS = 2**30
 """First id that only callers may choose. Our own ids stay lower, because they could exceed 32 bits
-if they continued after a high id of a caller.
-"""
+if they continued after a high id of a caller."""
 SYNC_INTERVAL_S = 60.0
 """Minimum seconds between two syncs."""
 _FORM = struct.Struct(">4sIQQQ")

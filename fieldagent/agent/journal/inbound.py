@@ -634,12 +634,10 @@ def forget(*, end_time: float, keep_count: int) -> Operation[int]:
 
 FRAGMENTS_MAX = 4_096
 """Number of fragments of incomplete items that are kept, whatever their age is. They take about 1
-MB on disk.
-"""
+MB on disk."""
 ARRIVALS_MAX = 50_000
 """Number of arrivals that are remembered. This is enough for years of satellite traffic, and takes
-3 MB on disk.
-"""
+3 MB on disk."""
 SOS_ARRIVALS_MAX = 2_000
 """Number of SOS arrivals that are remembered in addition. Other traffic never displaces them, so
 that a replayed SOS is always recognised."""

@@ -33,14 +33,12 @@ OWN_STATION = 0
 
 AGE_SHOWN_S = 6 * 3600
 """Seconds between the date of an SOS (its sender's clock) and its arrival (a trusted clock) from
-which the difference is shown to people.
-"""
+which the difference is shown to people."""
 
 
 RAISED_BY_UNKNOWN = 2
 """Value of `raised` in the table `handheld_sos`. It means that the handheld's owner is
-unauthenticated, and that the incident belongs only to the handheld.
-"""
+unauthenticated, and that the incident belongs only to the handheld."""
 _IS_OTHERS_SQL = (
     "EXISTS (SELECT 1 FROM handheld_sos WHERE incident = incident.number"
     f" AND raised = {RAISED_BY_UNKNOWN}"
@@ -250,8 +248,7 @@ def list_unproved(journal: Journal, limit: int) -> list[tuple[Incident, str]]:
 
 ANSWER_AWAITED_S = 86_400.0
 """Seconds for which this kit waits for the answer to a neighbour's SOS. After this time, the hub no
-longer sends the answer to the relaying kit.
-"""
+longer sends the answer to the relaying kit."""
 
 
 def is_answer_awaited(journal: Journal, now: float) -> bool:

@@ -45,14 +45,12 @@ def combine_operations(*operations: Operation[None]) -> Operation[None]:
 RESERVE_PAGES = 1040
 """Number of free pages that the journal's file keeps for an SOS when the disk is full. Writing
 these pages also makes the write-ahead log longer than the 1 000 pages at which SQLite restarts the
-log. So neither file needs to grow when the disk is full.
-"""
+log. So neither file needs to grow when the disk is full."""
 RESERVE_FREE_MIN_BYTES = 32 << 20
 """Bytes that must be free on the disk before the reserve is taken."""
 DELETED_ROWS_MAX = 200
 """Number of rows, with their dependent rows, that one commit deletes. An SOS that is posted during
-the commit waits for its end.
-"""
+the commit waits for its end."""
 FULL_PAUSE_S = 10.0
 """Seconds between two attempts to write to a full disk."""
 
@@ -90,8 +88,7 @@ class Journal(GroupCommit[sqlite3.Connection]):
         self._files = JournalFiles(path, may_leave_disk=may_leave_disk)
         self._move: Callable[[], None] | None = None
         """Function that moves the journal between disk and memory. It is called before the next
-        transaction. None if no move is planned.
-        """
+        transaction. None if no move is planned."""
         self.commits = 0
         self.full = False
         """True while a caller of `persist` waits for space on the disk."""

@@ -41,8 +41,7 @@ def list_others_items(
 
 KEPT_BYTES, KEPT_ITEMS = 200_000, 1000
 """Maximum bytes and number of other stations' items that are kept for repeating after a restart. An
-SOS comes first, then the newest items.
-"""
+SOS comes first, then the newest items."""
 
 
 def store_item(

@@ -33,8 +33,7 @@ REPAIRED_SUFFIX = "-mended"
 FIXED_HEADER_BYTES = (16, 0), (0, 64, 32, 32)
 """Values of the bytes 16, 17 and 20 to 23 in each of our files
 (https://sqlite.org/fileformat2.html#1.3). If these bytes have other values, SQLite treats the file
-as another kind of file, or as read-only.
-"""
+as another kind of file, or as read-only."""
 
 
 class JournalDamage(sqlite3.DatabaseError):

@@ -51,8 +51,7 @@ _SELECT_BY_STATUSES = (
     f" AS statuses FROM leg WHERE sequence IN {_LISTED_SQL} GROUP BY sequence) GROUP BY statuses"
 )
 """SQL query that groups Packages by the combination of their channel states. With it, one query is
-enough for thousands of Packages that end at the same time.
-"""
+enough for thousands of Packages that end at the same time."""
 
 
 def _read_accepted(row: Sequence[Any]) -> StoredPackage:
@@ -338,8 +337,7 @@ class NewPackage(NamedTuple):
     priority: int
     id: int | None = None
     """The caller's id. None for a neighbour's Package: it gets a negative id, because callers
-    seldom use negative ids.
-    """
+    seldom use negative ids."""
     idempotency_key: str | None = None
     undated: bool = False
     status: Status | None = None

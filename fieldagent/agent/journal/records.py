@@ -111,8 +111,7 @@ class StoredPackage(NamedTuple):
     """Number that the neighbour gave the item. 0 for an item of this kit."""
     dated: float | None = None
     """Unix time in the transmitted item. None means the time of `accepted`: such rows are older
-    than elapsed time.
-    """
+    than elapsed time."""
     undated: bool = False
     """True if the date is from an untrusted clock and may still be corrected (`journal.dating`)."""
     back: int = 0
@@ -173,5 +172,4 @@ LANE_SQL = (
 )
 """SQL for two values of a row in `inbound`: its lane, and the time from which it is due. The lane
 is the sender, and the time is a parameter of the query. An SOS has its own lane and is due before
-all other payloads, so that a postponed payload of the same sender does not delay it.
-"""
+all other payloads, so that a postponed payload of the same sender does not delay it."""

@@ -39,8 +39,7 @@ Salvage = Callable[[Path, sqlite3.Connection, HighWater, float], RepairResult]
 """Function that copies content of the damaged journal (first argument) into an empty journal
 (second argument), which is in a transaction and does not check foreign keys. The other arguments
 are the highest numbers of the damaged journal, which must not be used again, and the elapsed time.
-Raises sqlite3.Error, OSError.
-"""
+Raises sqlite3.Error, OSError."""
 
 
 def write_repaired_journal(

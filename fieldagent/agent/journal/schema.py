@@ -511,13 +511,11 @@ END;
 INSERT INTO event SELECT abs(random() % 1000000000000), 'begun', 0;
 """
 """Changes, for programs that follow them. The first change has a random number, so that a program
-does not mistake changes of another journal for changes of this one.
-"""
+does not mistake changes of another journal for changes of this one."""
 
 LATENCY_BOUNDS = (1, 5, 15, 60, 300, 900, 3_600, 21_600, 86_400)
 """Upper bounds of the delivery times, in seconds from acceptance to delivery. A session takes half
-a minute, but a night without a view of the sky takes hours.
-"""
+a minute, but a night without a view of the sky takes hours."""
 _BOUND_SQL = " ".join(f"WHEN seconds <= {bound} THEN '{bound}'" for bound in LATENCY_BOUNDS)
 TALLY_SQL = f"""
 CREATE TABLE tally ( -- counted for ever, also of what is forgotten
@@ -562,8 +560,7 @@ kit last sent something to the hub."""
 
 RANDOM_NUMBER_SQL = f"{2**24} + abs(random() % 1879048192)"
 """SQL for a random number below 2^31. A previous journal that was lost has probably not used this
-number.
-"""
+number."""
 FIRST_NUMBERS = f"""
 INSERT INTO beginning VALUES (1, {RANDOM_NUMBER_SQL});
 INSERT INTO sqlite_sequence SELECT 'package', number FROM beginning;
@@ -575,8 +572,7 @@ TABLES = "".join((
 ))  # fmt: skip
 STEPS: Mapping[int, str] = {23: BOOKING}
 """SQL that changes each version of the tables to the next. The tables above already contain the
-result of each step. A test needs the step from version 23.
-"""
+result of each step. A test needs the step from version 23."""
 JOURNAL = Schema(24, TABLES, STEPS)
 
 
@@ -607,5 +603,4 @@ UNSOUND_ROWS_SQL = {
     "tally": f"what = 'latency' AND {_make_none_of('result', map(str, (0, *LATENCY_BOUNDS)))}",
 }
 """For each table, an SQL condition that finds rows which no program has written. SQLite does not
-detect a flipped bit in a text, but a reader would fail on such a row at every start.
-"""
+detect a flipped bit in a text, but a reader would fail on such a row at every start."""

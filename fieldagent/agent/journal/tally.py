@@ -18,8 +18,7 @@ class Latency:
 
     counts: dict[int, int] = field(default_factory=dict)
     """Number of Packages for each bound of LATENCY_BOUNDS. A Package is counted at the lowest bound
-    that its delivery time does not exceed, or at 0 if its time is above all bounds.
-    """
+    that its delivery time does not exceed, or at 0 if its time is above all bounds."""
     seconds: float = 0.0
 
 

@@ -39,12 +39,10 @@ class GroupKeys(NamedTuple):
 
     keys: Sequence[bytes] = ()
     """Keys that are accepted. The first key tags outgoing packets. If there is no key, packets have
-    no tag.
-    """
+    no tag."""
     dropped: Sequence[bytes] = ()
     """Old keys, which are no longer accepted. The status shows which stations still send with one
-    of them.
-    """
+    of them."""
 
 
 class KeyChange:

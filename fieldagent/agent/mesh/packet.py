@@ -58,8 +58,7 @@ Numbered = tuple[int, Ack]
 """Number of an item, and an acknowledgement of the item or of some of its fragments."""
 AskedFor = tuple[int, int]
 """A station, and the number of one of its items. A fragment of the item arrived with a request to
-relay.
-"""
+relay."""
 REQUESTED_ITEMS_MAX = 1000
 _NOT_STORED = (
     RelayRequest
@@ -97,8 +96,7 @@ class Packet:
     """Acknowledgements of our own items that show new receptions."""
     stopped: list[tuple[int, str]] = field(default_factory=list)
     """Numbers of our own items that a station is not allowed to pass on, each with a text that
-    names the station.
-    """
+    names the station."""
     overheard_acks: list[Numbered] = field(default_factory=list)
     """Acknowledgements of other stations' items."""
     relayed_items: list[StoredPackage] = field(default_factory=list)
@@ -123,8 +121,7 @@ class Packet:
     """Items that are complete with this packet."""
     repeated: set[int] = field(default_factory=set)
     """Numbers of the complete items that had arrived before. The sender has not received our answer
-    to them.
-    """
+    to them."""
     receipts: list[tuple[Entry, bool]] = field(default_factory=list)
     """Receipts for our items. The second member is True if we requested the receipt."""
     others_words: list[Entry] = field(default_factory=list)

@@ -34,8 +34,7 @@ class RadioKeys:
     step: KeyStep
     dropped: tuple[bytes, ...] = ()
     """Old keys, which are no longer accepted. A kit that still sends with an old key was away
-    during the change, or is stolen.
-    """
+    during the change, or is stolen."""
 
 
 def read_radio_keys(settings: Settings) -> RadioKeys:

@@ -42,8 +42,7 @@ log = logging.getLogger(__name__)
 CATCH_UP_S = 35.0
 """Seconds for which hooks receive only SOS items, after this kit hears a station and no station was
 in range before. Stations that have an SOS send it first, as soon as they receive this kit's hello.
-The hello leaves at most 20 s after the start.
-"""
+The hello leaves at most 20 s after the start."""
 
 
 class RadioReception:

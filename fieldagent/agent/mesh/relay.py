@@ -44,8 +44,7 @@ BOOKED_PACKAGES_MAX = 1_000
 """Maximum number of Packages whose credits may be returned to the budget."""
 RELAY_COST_NAME = "others"
 """Name that stands for the channel in the journal's table of costs, for credits that were spent for
-neighbours.
-"""
+neighbours."""
 
 
 class _UnpaidItem(NamedTuple):
@@ -81,8 +80,7 @@ class Relay:
         self._over_budget = EventRate(clock.now)
         self._promised: OrderedDict[int, tuple[int, BudgetDay]] = OrderedDict()
         """Credits that were booked for a Package of others, and the day, by the Package's sequence.
-        The entries are kept only in memory, so after a restart the credits stay booked.
-        """
+        The entries are kept only in memory, so after a restart the credits stay booked."""
 
     def can_pay(self, journal: Journal, now: float) -> bool:
         """Return True if a waiting item can be paid for now. This method only reads, because it is

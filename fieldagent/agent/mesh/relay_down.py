@@ -28,8 +28,7 @@ log = logging.getLogger(__name__)
 
 RETENTION_S = 86_400.0
 """Seconds for which the delivery of a message is tried. A kit that is out of range for longer
-requests its messages over another route.
-"""
+requests its messages over another route."""
 PRIORITY = SOS_PRIORITY - 1
 """Priority of incident updates, and of parcels that contain an SOS: below an SOS and above all
 other items."""

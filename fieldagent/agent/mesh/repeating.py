@@ -45,15 +45,13 @@ log = logging.getLogger(__name__)
 
 CHECK_INTERVAL_S = 10.0
 """Seconds between two checks whether the hub can be reached and whether waiting items can be paid
-for.
-"""
+for."""
 PRESENT_FIRST, PRESENT_EVERY, HELLOS = 20.0, 3600.0, 3
 """Longest time in seconds until a station's first hello, longest time between later hellos, and the
 number of early hellos. Each wait is random, and at least half of the longest time. Without hellos,
 other stations would not notice a station that only listens, and would not send it the items that it
 missed. A station that reaches the hub over neighbours sends several early hellos, because the hub's
-items would not arrive if its only hello was lost.
-"""
+items would not arrive if its only hello was lost."""
 
 
 def _draw_time(seconds: float) -> float:

@@ -48,17 +48,14 @@ BYTES_MAX = 1_000_000
 ITEM_BYTES = 1000
 LISTED_STATIONS_MAX = 8
 """Maximum number of stations that a packet lists as missing an item. Each takes about 9 bytes. If
-more stations are missing the item, the packet lists none and all stations answer.
-"""
+more stations are missing the item, the packet lists none and all stations answer."""
 AGAIN_MAX, HUB_AGAIN_MAX, PROD_MAX = 600.0, 3600.0, 240.0
 GATHER_WAIT_PER_STATION_S, GATHER_WAIT_MIN_S = 0.5, 2.0
 """Longest wait in seconds before we repeat a missing item: the time for each station in range, and
-the minimum. Other stations may repeat the item in this time.
-"""
+the minimum. Other stations may repeat the item in this time."""
 REDRAW_INTERVAL_S = 30.0
 """Seconds for which a station in a dense network keeps its random decision whether to repeat items.
-If an item is still requested after this time, every station repeats it.
-"""
+If an item is still requested after this time, every station repeats it."""
 UNCONFIRMABLE_S = 2.0
 """Seconds after the transmission of an item before any station can have confirmed it."""
 PROBES_MAX = 3
@@ -67,8 +64,7 @@ STOP_NOTICES_MAX = 6
 The notice is repeated because it is not confirmed."""
 STOP_NOTICE_DELAY_S = 10.0
 """Seconds for which we wait whether another station delivers an item that we are not allowed to
-pass on. After this time, we notify the item's sender.
-"""
+pass on. After this time, we notify the item's sender."""
 TELLS_MAX, TELL_AGAIN = 3, 30.0
 """Number of notices to a sender that the hub has its item, and the seconds from the first notice to
 the second. The third notice follows after four times as long. The notices are repeated because they
@@ -77,8 +73,7 @@ SOS_BLIND, SOS_ALONE = 3, 8
 """Number of repeats of an SOS if no station is known to be missing it. These repeats are necessary
 because the hello of such a station may have been lost. The second number applies until a station
 has acknowledged the SOS. If the group has no key, it always applies to our own SOS, because anyone
-can forge an acknowledgement.
-"""
+can forge an acknowledgement."""
 REPEATERS_ENOUGH = 2
 """If we have heard this many other stations repeat an SOS, we skip our repeat."""
 PARTS_MAX, PARTS_BYTES = 8, 1600
@@ -86,8 +81,7 @@ PARTS_MAX, PARTS_BYTES = 8, 1600
 small, the number of fragments that these bytes fill."""
 PACKET_SPACING_S = 5.0
 """Seconds between two packets of repeated items that are not an SOS. Without this pause, a
-returning station that is missing many items would block the channel.
-"""
+returning station that is missing many items would block the channel."""
 OTHERS_REPEAT_LIFETIME_S = 3600.0
 """Seconds after its arrival for which another station's item is repeated."""
 OWN_REPEAT_LIFETIME_S = 86_400.0
@@ -144,8 +138,7 @@ class RepeatableItem:
     relay."""
     stopped: dict[int, set[int]] = field(default_factory=dict)
     """Stations that are missing the item, by the station that has the item but is not allowed to
-    pass it on.
-    """
+    pass it on."""
     stop_due: float = inf
     """Time of the next notice to the item's sender about `stopped`."""
     stop_notice_count: int = 0

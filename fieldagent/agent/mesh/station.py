@@ -57,8 +57,7 @@ class StationSettings:
     """Largest packet, in bytes."""
     hops: int = 3
     """Maximum number of radio transmissions from the sender of an SOS, or of an item for the hub,
-    to the last receiver.
-    """
+    to the last receiver."""
     key_step: KeyStep = KeyStep.NONE
     """Step of this kit in the change of the group's key."""
     sealed: bool = False

@@ -29,8 +29,7 @@ class SpendingLimits(NamedTuple):
 class AffordablePlan(NamedTuple):
     package: Package
     """The Package with only its allowed channels. If no channel is allowed, the Package has
-    none.
-    """
+    none."""
     withheld: dict[str, str]
     """The channels that are not allowed, and the reason for each."""
     price: int

@@ -17,8 +17,7 @@ class ChannelLimits:
     """Largest transmission, in bytes."""
     fill: int
     """Size in bytes up to which a transmission is filled with waiting entries. The size is small,
-    so that the transmission does not delay an SOS in it.
-    """
+    so that the transmission does not delay an SOS in it."""
     tariff: Tariff
     authentic: bool = False
     """True if the link itself authenticates the peer, so that messages have no tag."""
@@ -30,8 +29,7 @@ class ChannelLimits:
     """Maximum number of other Packages to consider for one transmission."""
     shared: bool = False
     """True if all stations in range receive a transmission, and acknowledge it with their own
-    transmissions.
-    """
+    transmissions."""
 
 
 LIMITS = {

@@ -49,8 +49,7 @@ class ChannelQueue:
         self.bursts = Bursts()
         self.gathering: set[int] = set()
         """Packages that wait for other Packages to share a message; some of them may have ended
-        already.
-        """
+        already."""
         self.tried: set[int] = set()
         """Packages with a failed attempt; some of them may have ended already."""
         self.alone: set[int] = set()

@@ -17,8 +17,7 @@ class Cost(NamedTuple):
 
     parts: int
     """Number of messages that the Package needs if it is sent alone. 0 if the channel cannot carry
-    the Package.
-    """
+    the Package."""
     bytes: int
     credits: int
     """Price in credits. 0 if the operator bills bytes."""

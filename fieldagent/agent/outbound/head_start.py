@@ -17,8 +17,7 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 DELIVERED_SHARE_ENOUGH = 0.95
 """Share of the best possible result that is enough. Without a deadline, the best possible result is
 the number of Packages that cheaper channels deliver within the longest wait. With a deadline, it is
-the number of Packages that arrive in time if no channel waits.
-"""
+the number of Packages that arrive in time if no channel waits."""
 USUAL_TIME_FACTOR = 2.0
 """Factor on the usual delivery time of a more expensive channel, because another Package may be
 sent first, or an attempt may fail."""

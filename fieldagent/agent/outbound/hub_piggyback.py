@@ -19,8 +19,7 @@ from fieldagent.wire.envelope import Entry, JournalNumber, Receipt
 
 RECEIPTS_BYTES = 100
 """Maximum size in bytes of the receipts (about ten) that are sent with Packages if bytes are
-billed. The receipts are needed for a modem that keeps no copy of received messages.
-"""
+billed. The receipts are needed for a modem that keeps no copy of received messages."""
 NAME_INCIDENT_INTERVAL_S = 300.0
 """Seconds after which an open incident is named again over a free link without other traffic. So a
 hub with a restored database raises the alarm again."""

@@ -22,8 +22,7 @@ from fieldagent.wire.incident_proof import prove
 
 ANSWER_DELAY_MAX_S = 15.0
 """Longest time in seconds for which the response to a cancellation waits for the end of a session,
-or for an unplugged modem. After 20 s, the page reports that the agent does not respond.
-"""
+or for an unplugged modem. After 20 s, the page reports that the agent does not respond."""
 
 
 def can_have_own_messages(journal: Journal, number: int) -> bool:

@@ -52,8 +52,7 @@ class KeyReused(Conflict):
 
 Claim = int | str | tuple[int]
 """Value that a Package claims while it is being stored: its id (int), its Idempotency-Key (str) or
-its collapseKey (tuple).
-"""
+its collapseKey (tuple)."""
 
 
 class Intake:

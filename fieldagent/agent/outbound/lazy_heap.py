@@ -28,8 +28,7 @@ class SweptHeap(Generic[Entry]):
         self._old: list[Entry] = []
         self._moved: set[Entry] = set()
         """Entries that were moved in this sweep. An entry that occurs twice in the old heap is
-        moved once.
-        """
+        moved once."""
 
     def __len__(self) -> int:
         """Return the number of live and dead entries."""

@@ -17,8 +17,7 @@ from fieldagent.system.elapsed_time import ElapsedTime
 
 OTHERS_SOS_COST_NAME = "an SOS of others"
 """Name that stands for the channel in the journal's table of costs, for the credits of this
-budget.
-"""
+budget."""
 CREDITS_PER_DAY = 5
 
 

@@ -45,12 +45,10 @@ log = logging.getLogger(__name__)
 
 FAILURE_PAUSE_S, FAILURE_PAUSE_MAX_S = 5.0, 60.0
 """Seconds that a Package waits after a failure of the driver, multiplied by the Package's number of
-failures; and the longest wait.
-"""
+failures; and the longest wait."""
 RECHECK_AFTER_S = 3600.0
 """Seconds after which the budget is checked again, because the wall clock, which determines the
-day, may have been set.
-"""
+day, may have been set."""
 
 
 class ChannelOutbox:

@@ -47,8 +47,7 @@ class _AwaitedAck:
     is_over: trio.Event = field(default_factory=trio.Event)
     missed: bool = False
     """True if a station has acknowledged a later transmission but not this one, or has answered the
-    round of fragments without confirming this one.
-    """
+    round of fragments without confirming this one."""
     is_transmitted: bool = False
     """True if the whole round of fragments has been transmitted, so that an Ack now shows all
     fragments that arrived."""
@@ -121,8 +120,7 @@ log = logging.getLogger(__name__)
 
 SOS_ALONE_TRIES = 2
 """Number of attempts in which an SOS is sent alone in a message, before other items may be
-added.
-"""
+added."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,8 +42,7 @@ PROGRAM = Entry(0, Program(__version__))
 """Our version, sent with our name if it fits."""
 HELLO_SPACING_S = 10.0
 """Shortest time in seconds between two hellos. Without it, kits that are switched on together would
-keep answering each other's hellos.
-"""
+keep answering each other's hellos."""
 
 
 def is_going_down(entry: Entry) -> bool:

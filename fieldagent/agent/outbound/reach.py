@@ -32,8 +32,7 @@ class Step(NamedTuple):
     """Unix time of the step."""
     stage: str
     """Name of the stage: `kept`, `left`, `heard`, `hub`, `ended`, or the name of a `Stage` in lower
-    case.
-    """
+    case."""
     who: str
     """Person or kit that has the Package at this step. Empty if there is none or it is unknown."""
     text: str

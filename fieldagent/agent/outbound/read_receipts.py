@@ -31,23 +31,19 @@ from fieldagent.wire.envelope import Entry, Receipt, compute_item_digest
 
 OWN_PACKET_DELAY_S = 5.0
 """Seconds, multiplied by a random factor from 1 to 3, for which a receipt waits for a packet with
-other entries before it gets its own packet.
-"""
+other entries before it gets its own packet."""
 AGAIN_FIRST, AGAIN_MAX = 30.0, 3600.0
 """Seconds between two repeats of a receipt: the first wait, which doubles, and the longest wait."""
 OWN_PACKETS_MAX = 12
 """Maximum number of own packets for a receipt, sent in about six hours. After that, the receipt is
-only sent with other entries, until the item's station is in range again.
-"""
+only sent with other entries, until the item's station is in range again."""
 ANSWER_DELAY_MAX_S = 2.0
 PASS_AFTER, PASS_WITHIN = 3.0, 4.0
 """Seconds before a receipt is passed on: a fixed time, in which the answer may arrive, and the
-maximum of the random time that is added.
-"""
+maximum of the random time that is added."""
 RIDE_DELAY_S = 60.0
 """Seconds before a receipt that was not requested may be sent with other entries. The answer to
-such a receipt is also sent only with other entries.
-"""
+such a receipt is also sent only with other entries."""
 RELAYS_ENOUGH = 2
 """If we have heard this many other stations pass on a receipt, we do not pass it on."""
 HOPS_RETENTION_S = 7200.0

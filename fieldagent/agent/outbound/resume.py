@@ -29,8 +29,7 @@ log = logging.getLogger(__name__)
 
 RESUME_BATCH = 10
 """Number of Packages in one batch. A batch takes one or two milliseconds on a PC, and about ten on
-a small gateway.
-"""
+a small gateway."""
 
 
 class Resume:

@@ -27,12 +27,10 @@ INTERVAL_MIN, INTERVAL_MAX = 60.0, 600.0
 changes."""
 ASK_AFTER_S = 40.0
 """Seconds, with a random variation of half, until we report missing items. A station that hears our
-report and is missing the same items does not send its own.
-"""
+report and is missing the same items does not send its own."""
 POSTPONE_MAX_S = 600.0
 """Longest time in seconds between beacons in a dense network while their content is sent in other
-packets.
-"""
+packets."""
 SLOWER_MAX = 3.0
 """Largest factor by which a dense network lengthens the wait for a beacon."""
 ASKS_MAX = 8
@@ -40,12 +38,10 @@ ASKS_MAX = 8
 item."""
 FRESH_S = 3600.0
 """Seconds for which beacons list a station after its last new item. A kit that comes into range
-later gets all summaries.
-"""
+later gets all summaries."""
 LISTED_ITEMS_MAX = 2 * SEVERAL_MAX
 """Maximum number of items that are remembered for each station: those that a summary lists, and the
-same number of others.
-"""
+same number of others."""
 RIDING_SUMMARIES_MAX = 3
 """Maximum number of summaries that are sent in one packet with other entries."""
 
@@ -59,8 +55,7 @@ class _StationSummary:
     number too."""
     missing: dict[int, int] = field(default_factory=dict)
     """Numbers of items that another station has and we are missing; for each, the number of our
-    reports.
-    """
+    reports."""
     is_told_by_other: bool = False
     """True if another station has sent the same summary since the last beacon."""
     is_asked_by_other: bool = False
@@ -76,8 +71,7 @@ class _StationSummary:
     fixed_until: float = -inf
     """Time until which lower numbers do not move the listed range back. After this time they do,
     because the high number may have been forged, or may have come from another kit with the same
-    station number.
-    """
+    station number."""
 
     def open(self) -> list[int]:
         """Return the numbers of missing items that we still ask for."""

@@ -29,8 +29,7 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 
 PHONE_ANSWER_S = 12 * 3600.0
 """Seconds for which a phone's internet checks get the expected response, after its user has chosen
-to stay in the network.
-"""
+to stay in the network."""
 PHONES_MAX = 1_000
 """Maximum number of phones that get the expected response at the same time."""
 PAGE, KEEP_PATH, STYLE = "/portal", "/portal/keep", "/portal/portal.css"

@@ -30,8 +30,7 @@ class RadioPlace(NamedTuple):
     """Largest packet that will be transmitted, in bytes."""
     own_settings: Mapping[str, Any] = {}
     """Settings of this kind of radio, by name. The values are in the form that their `Key`
-    returns.
-    """
+    returns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,12 +45,10 @@ class Radio:
     """Text for people that names the supported radios and the page about them."""
     open: Callable[[RadioPlace, ChannelLink], AbstractAsyncContextManager[RadioModem]]
     """Opens the radio in a context manager, which closes it at the end. Raises RadioLost and
-    PortLost, in exception groups.
-    """
+    PortLost, in exception groups."""
     check: Callable[[RadioPlace], Finding] | None = None
     """Checks the radio for `fieldagent check`, without opening it. None if the radio is on a serial
-    port.
-    """
+    port."""
     keys: tuple[Key, ...] = ()
     """Settings of this kind; each name begins with the radio's name."""
     needs: tuple[str, ...] = ()

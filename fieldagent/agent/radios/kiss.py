@@ -49,12 +49,10 @@ SILENCE_MAX_S = 10.0
 QUERY_INTERVAL_S = 0.5
 FRAME_WAIT_MAX_S = 55.0
 """Seconds after which a frame that still waits is reported as dropped. Dire Wolf discards a frame
-that found no free channel for 60 seconds. After that, the frame would seem to be transmitted.
-"""
+that found no free channel for 60 seconds. After that, the frame would seem to be transmitted."""
 BITRATE = 1200.0
 """Bits per second of the slowest usual radio. For a faster radio, the wait is only slightly too
-long.
-"""
+long."""
 TRANSMIT_LEAD_S = 0.5
 """Seconds before the first byte: the transmitter's delay, and its wait for a free channel."""
 
@@ -85,8 +83,7 @@ class TncModem:
         self._waiting: int | None = None
         self._told = trio.Event()
         """Event that is set when the TNC reports its waiting bytes. A new event then replaces
-        it.
-        """
+        it."""
         self._knows_the_question: bool | None = None
         self._ignored = 0
         link.facts |= {"callsign": str(call), "ignoredFrames": 0, "damagedFrames": 0}

@@ -23,8 +23,7 @@ Word = TypeVar("Word")
 
 BUSY_AGAIN, BUSY_MAX = 0.2, 20.0
 """Seconds until a packet is written to a busy board again, and seconds after which the packet is
-dropped.
-"""
+dropped."""
 REPORTS_MAX = 16
 """Maximum number of waiting reports. A board sends two or three for a query."""
 BANDWIDTHS = ("7.8", "10.4", "15.6", "20.8", "31.25", "41.7", "62.5", "125", "250", "500")
@@ -132,8 +131,7 @@ class BoardTurn:
         self.lock = trio.Lock()
         self.untold: float | None = None
         """Time until which the report on an abandoned packet may still arrive. None if there is
-        none.
-        """
+        none."""
         self._link = link
         self._outcome = outcome
         if percent is not None:

@@ -69,8 +69,7 @@ class MeshcoreModem:
         )
         self._nonsense = trio.Event()
         """Event that is set when the modem sends bytes that are not a frame, as the modem does when
-        it starts. A new event then replaces it.
-        """
+        it starts. A new event then replaces it."""
         self._air_times: dict[int, float] = {}
         link.facts["lora"] = self._wanted.format_settings()
 

@@ -64,8 +64,7 @@ NODES_MAX = 5_000
 """Maximum number of nodes whose entries wait. A large mesh has some hundred nodes."""
 KEPT_FREE, FREE_QUEUE_PLACES = 4, 1
 """Number of free places that we leave in the radio's queue for packets that it repeats for others:
-the usual number, and the number if we send an SOS.
-"""
+the usual number, and the number if we send an SOS."""
 QUEUE_FULL_MAX_S = 10.0
 """Longest wait in seconds until a full queue is queried again."""
 
@@ -119,8 +118,7 @@ class PacketOutcome(NamedTuple):
 
     queued: int | None
     """A `QueueError`, or a RoutingError that refuses the packet. None if the radio did not report,
-    for example because it already had the packet.
-    """
+    for example because it already had the packet."""
     verdict: RoutingVerdict
 
     @property

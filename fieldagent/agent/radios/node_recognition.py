@@ -17,8 +17,7 @@ NAME = "node"
 BAUD = 115_200
 FRAME_STARTS = b"\xc0\x94<"
 """Start bytes of the frames of KISS, Meshtastic and MeshCore's companion. A question must not
-contain these bytes.
-"""
+contain these bytes."""
 
 
 def _encode_hello() -> bytes:

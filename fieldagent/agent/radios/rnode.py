@@ -43,12 +43,10 @@ GREETINGS_MAX = 3
 the first one."""
 READY_AFTER, READY_TIMES = 10.0, 3.0
 """After a packet, the radio is ready again within the first number of seconds, plus the packet's
-air-time multiplied by the second number.
-"""
+air-time multiplied by the second number."""
 UNREADY_AFTER, UNREADY_TIMES = 0.5, 1.5
 """The same two numbers for a radio that never reports that it is ready. After this time, the next
-packet is sent.
-"""
+packet is sent."""
 CHECK_INTERVAL_S = 30.0
 """Seconds between two checks of an idle radio."""
 CLOSE_MAX_S = 1.0
@@ -82,8 +80,7 @@ class RnodeModem:
         """Event that is set when the radio reports a restart. A new event then replaces it."""
         self._has_forgotten = False
         """True if the radio has reported a restart. It may be on again already, but with settings
-        from its own memory.
-        """
+        from its own memory."""
         self._rssi: int | None = None
         self._snr: int | None = None
         link.facts["lora"] = self._wanted.format_settings()

@@ -32,15 +32,13 @@ class SatelliteSeat(NamedTuple):
     """True if the modem registers with the network by itself after it was moved."""
     own_settings: Mapping[str, Any]
     """Settings of this kind of modem, by name. The values are in the form that their `Key`
-    returns.
-    """
+    returns."""
     outbox: Outbox
     reception: Reception
     link: ChannelLink
     heal: Callable[[], Awaitable[bool]]
     """Takes the recovery step that is due for a silent modem. It is called while the modem's port
-    is closed.
-    """
+    is closed."""
     progress: Callable[[], None]
     """Called at least every 90 seconds."""
 
@@ -55,8 +53,7 @@ class SatelliteModem:
     """Text for people that names the supported modems."""
     driver: Callable[[SatelliteSeat], Callable[[], Awaitable[None]]]
     """Returns the task that serves the modem forever, even while the modem is absent, unplugged or
-    without an account.
-    """
+    without an account."""
     check: Callable[[str, int | None, Mapping[str, Any]], list[Finding]]
     """Queries the modem at this port and baud rate, with its own settings, for `fieldagent check`.
     The check sends no message and costs nothing."""
@@ -66,7 +63,6 @@ class SatelliteModem:
     """Meanings of the modem's additional members in `GET /api/status`, by name."""
     probe: Callable[[], Probe] | None = None
     """Returns the query that shows whether this kind is at a port. None if `auto` must not find
-    this kind.
-    """
+    this kind."""
     recognition: Callable[[], Recognition] | None = None
     """Returns the Recognition of this kind. None if this kind cannot be recognised at a port."""

@@ -35,8 +35,7 @@ SBD = Probe(
     "sbd", (19_200, 115_200, 9_600, 38_400, 57_600, 4_800, 2_400, 1_200), b"AT\r", _can_answer_at
 )
 """Query that shows whether an SBD modem is present. The rates are those that +IPR can set, the most
-likely first.
-"""
+likely first."""
 
 
 def make_driver(seat: SatelliteSeat) -> Callable[[], Awaitable[None]]:

@@ -9,8 +9,7 @@ from fieldagent.kit.local_http import call
 
 REFUSAL_WAIT_S = 3.0
 """Seconds after the status Delivered during which the hub may report that it does not know the
-name.
-"""
+name."""
 
 
 def find_unreached_reason(port: int, package: dict[str, Any]) -> str:

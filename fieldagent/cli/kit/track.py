@@ -29,8 +29,7 @@ from fieldagent.wire.gpsd import LINE_BYTES, WATCH_COMMAND, Fix, NoFix, read_lin
 
 SILENCE_S = 30.0
 """Seconds without a line after which the connection to gpsd is opened again. gpsd reports each
-second.
-"""
+second."""
 RETRY_S = 5.0
 """Seconds between two attempts to reach gpsd or the agent while it is down."""
 REPORT_INTERVAL_S = 20.0

@@ -27,8 +27,7 @@ class Policy:
     """Factor for the times and the distance above if only satellite is up."""
     moving_from: float = 1.0
     """Speed in m/s from which the kit counts as moving. Motion ends below half of this speed,
-    because a receiver at rest may report about half of it.
-    """
+    because a receiver at rest may report about half of it."""
     steady: float = 60.0
     """Seconds for which the speed must be above or below the limit, so that noise and most red
     lights do not count."""
