@@ -32,7 +32,7 @@ from fieldagent.agent.outbound.item_identity import make_entry
 from fieldagent.agent.outbound.outbox import ChannelOutbox
 from fieldagent.agent.outbound.packing import Packing
 from fieldagent.agent.outbound.resume import Resume
-from fieldagent.agent.outbound.standing import PackageState, find_standing, get_standing
+from fieldagent.agent.outbound.standing import PackageState, find_package_state, get_package_state
 from fieldagent.package.delivery import FanOut
 from fieldagent.package.package import Channel, Package, Status
 from fieldagent.package.payload import Identity
@@ -93,7 +93,7 @@ class Core:
         return Cancellation(self.journal, self.queues, self.endings)
 
     def standing(self, id_: int) -> PackageState:
-        return find_standing(self.journal, id_)
+        return find_package_state(self.journal, id_)
 
     def sequence(self, id_: int = 1) -> int:
         """Return the sequence number on the air. A journal starts with an arbitrary number."""
@@ -119,7 +119,7 @@ class Core:
         sequences = (
             [] if open_incident is None else incident.list_items(self.journal, open_incident.number)
         )
-        return [get_standing(self.journal, each) for each in sequences]
+        return [get_package_state(self.journal, each) for each in sequences]
 
     def status(self, id_: int) -> Status | None:
         return self.standing(id_).status
@@ -186,7 +186,9 @@ class Kit(Core):
         """Note that a neighbour reports the delivery of a Package to the hub."""
         at = self.journal.clock.now()
         await self.journal.persist(
-            lambda db: history.note(db, [number], Channel.RADIO, "relayed", "station 5 did", at)
+            lambda db: history.record_event(
+                db, [number], Channel.RADIO, "relayed", "station 5 did", at
+            )
         )
 
     def reason(self, id_: int) -> str:

@@ -438,7 +438,7 @@ async def _drive(link: ChannelLink, driver: Part) -> None:
     try:
         await driver()
     except Exception as error:
-        link.note_signal(None)
+        link.record_signal(None)
         link.state = LinkState.FAULT
         link.reason = f"the driver failed and is started again: {describe_error(error)}"
         raise

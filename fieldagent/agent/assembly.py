@@ -100,7 +100,9 @@ def assemble(settings: Settings, journal: Journal, emit: Callable[[str], None]) 
     events = Events(journal)
     channels = _get_channels(settings)
     queues = {channel: channel_queue(journal, channel) for channel in channels}
-    links = {channel: _link(settings, journal, channel, events.note_change) for channel in channels}
+    links = {
+        channel: _link(settings, journal, channel, events.record_change) for channel in channels
+    }
     ours = _make_station_settings(settings, channels)
     words = None if ours is None else _make_piggyback(ours, journal, links, journal.clock.now)
     endings = Endings(

@@ -25,7 +25,7 @@ class BearerOutbox(Outbox, Protocol):
     def get_packages(self, transmission: Transmission) -> Sequence[int]:
         """Return the Packages of a transmission that is in flight."""
 
-    async def note_sms(self, packages: Sequence[int]) -> None:
+    async def record_sms(self, packages: Sequence[int]) -> None:
         """Record that an SMS with these Packages left, or may have left."""
 
 

@@ -20,7 +20,7 @@ from fieldagent.agent.journal import changes, incident
 from fieldagent.agent.journal.changes import Change
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.outbound.incident_status import describe_incident, list_heard_incidents
-from fieldagent.agent.outbound.standing import UnknownPackage, get_standing
+from fieldagent.agent.outbound.standing import UnknownPackage, get_package_state
 from fieldagent.http.server_sent import LISTENING_COMMENT, StreamRequest, encode_event
 from fieldagent.package.delivery import encode_deliveries
 from fieldagent.system import waits
@@ -60,7 +60,7 @@ class Events:
             self._stirred = False
             await trio.sleep(CHECK_DELAY_S)
 
-    def note_change(self) -> None:
+    def record_change(self) -> None:
         """Record that a condition has changed, so that it is checked soon."""
         self._stirred = True
         self._check_conditions()
@@ -84,7 +84,7 @@ class Events:
             self._wake_listeners()
 
     def _wake_listeners(self) -> None:
-        self.note_change()
+        self.record_change()
         self._news.set()
         self._news = trio.Event()
 
@@ -147,7 +147,7 @@ class Events:
         if change.topic == "sos":
             return self._make_incident_document(change.subject)
         try:
-            standing = get_standing(self._journal, change.subject)
+            standing = get_package_state(self._journal, change.subject)
         except UnknownPackage:
             return ""
         deliveries = encode_deliveries(standing.deliveries)

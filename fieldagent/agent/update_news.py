@@ -198,7 +198,7 @@ class UpdateNews:
         return datetime(signed.year, signed.month, signed.day, tzinfo=UTC).timestamp()
 
 
-def note_offer(state_directory: Path, url: str) -> None:
+def store_offer_address(state_directory: Path, url: str) -> None:
     """Store the address of the hub's offer. Raises OSError."""
     replace_file(state_directory / OFFER_FILE, url.encode())
 

@@ -239,13 +239,13 @@ async def test_hourly_signals_survive_restart_and_expire_after_day(
     links = {"satellite": link, "cellular": ChannelLink()}
     assert book.compute_signals(links, trio.current_time()) == {}
     for bars in (3, 0, None):
-        link.note_signal(bars)
+        link.record_signal(bars)
         assert book.compute_time_to_hour() == HOUR
         clock.jump(HOUR)
         elapsed.now += HOUR
         book.close_hour(links, trio.current_time())
     book.write_file()
-    link.note_signal(5)
+    link.record_signal(5)
     clock.jump(60)
     elapsed.now += 60
     again = start(tmp_path, "this", elapsed)

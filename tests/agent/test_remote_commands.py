@@ -553,13 +553,13 @@ async def test_package_posted_during_hold_or_resume_is_treated_like_others(
     wait forever.
     """
     satellite = Channel.SATELLITE
-    note, orders = commands.note_held, list[Any]()
+    note, orders = commands.record_held_kind, list[Any]()
 
     def ordered(kind: str, *, is_held: bool) -> Any:
         orders.append(note(kind, is_held=is_held))
         return orders[-1]
 
-    monkeypatch.setattr(commands, "note_held", ordered)
+    monkeypatch.setattr(commands, "record_held_kind", ordered)
     async with at_work(tmp_path) as kit:
         persist, intake = kit.journal.persist, kit.agent.parts.intake
 

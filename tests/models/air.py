@@ -219,7 +219,7 @@ class Walk:
         summary = kit.words.summaries.make_summary(1)
         if summary is None:
             return 0, 0
-        digest = kit.words.summaries.digest(1, self._sequence)
+        digest = kit.words.summaries.find_digest(1, self._sequence)
         number = 0 if digest is None else self._digests[digest]
         return number, int(self._sequence not in list_numbers(summary))
 

@@ -28,7 +28,7 @@ from fieldagent.agent.channels.satellite import SatelliteDriver
 from fieldagent.agent.channels.sbd_modem import Modem
 from fieldagent.agent.channels.serial_port import PortLost
 from fieldagent.agent.outbound.outbox import ChannelOutbox
-from fieldagent.agent.outbound.standing import get_standing
+from fieldagent.agent.outbound.standing import get_package_state
 from fieldagent.agent.satellites.sbd import SBD
 from fieldagent.extensions.lab.simulator.sbd_modem import SimulatedModem
 from fieldagent.extensions.lab.simulator.sbd_state import PlannedStatus, VolatileState
@@ -203,7 +203,7 @@ class Walk:
         assert self._kit is not None
         if package not in self._sequences:
             return LEGS[None]
-        standing = get_standing(self._kit.journal, self._sequences[package])
+        standing = get_package_state(self._kit.journal, self._sequences[package])
         return LEGS[standing.deliveries[self._kit.outbox.channel].status]
 
     async def _happen(self, step: Step) -> None:
@@ -320,7 +320,7 @@ class Walk:
         hold(Modem, "hold_session", partial(self.turn, "session"))
         hold(Modem, "clear", clear)
         hold(ChannelOutbox, "record_intent", record_intent)
-        hold(ChannelOutbox, "note_copy", note_copy)
+        hold(ChannelOutbox, "record_copy", note_copy)
         hold(ChannelOutbox, "settle", settle)
 
 

@@ -35,7 +35,7 @@ from fieldagent.agent.journal.losses import report_unreadable
 from fieldagent.agent.journal.records import DamagedPackage
 from fieldagent.agent.outbound.cost import compute_costs
 from fieldagent.agent.outbound.standing import PackageState
-from fieldagent.agent.outbound.standing import find_standing as stands
+from fieldagent.agent.outbound.standing import find_package_state as stands
 from fieldagent.agent.outbound.waiting import NO_CHANNEL, WaitReasons
 from fieldagent.agent.refusals import convert_refusals, describe_unread_member
 from fieldagent.http import openmetrics, server_sent

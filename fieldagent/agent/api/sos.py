@@ -19,7 +19,7 @@ from fieldagent.agent.assembly import Parts
 from fieldagent.agent.journal import incident, outbound, places
 from fieldagent.agent.journal.incident import OWN_STATION, Incident, IncidentOver
 from fieldagent.agent.outbound import incident_status
-from fieldagent.agent.outbound.incident_end import call_off, can_be_known, can_have_own_messages
+from fieldagent.agent.outbound.incident_end import call_off, can_be_known, may_include_user_messages
 from fieldagent.agent.outbound.intake import KeyReused
 from fieldagent.agent.refusals import describe_unread_member
 from fieldagent.http.guard import get_required_body
@@ -74,7 +74,9 @@ class IncidentApi:
             raised = current is None
             # People with handhelds may cancel the SOS that they raised. To prevent this, a request
             # from the page adds a message of the kit itself.
-            is_ours = current is not None and can_have_own_messages(self._journal, current.number)
+            is_ours = current is not None and may_include_user_messages(
+                self._journal, current.number
+            )
             said: list[Item] = [Message(text or SOS_WITHOUT_TEXT)] if text or not is_ours else []
             said += [] if position is None else [position]
             last = places.find_last_own(self._journal) if raised and position is None else None

@@ -128,7 +128,7 @@ class AirPace:
     """Mean seconds until a round is answered. 0 if unknown."""
     _stray: float = 0.0
 
-    def note_heard(self, turn: AirTurn, now: float) -> None:
+    def record_packet(self, turn: AirTurn, now: float) -> None:
         """Record that a packet was heard at `now`. The packet's `turn` shows which station
         transmits next. The time between two fragments of one round is measured.
         """
@@ -142,7 +142,7 @@ class AirPace:
                 self._missed_answers = 0
             self._met_at = now
 
-    def note_missed(self, now: float) -> None:
+    def record_missed_answer(self, now: float) -> None:
         """Record that no station answered in time."""
         self._missed = True
         if now - self._met_at < PRESENT_S and now - self._missed_at >= AGAIN_FIRST:
@@ -157,14 +157,14 @@ class AirPace:
         self._missed = False
         return hastens
 
-    def note_transmitted(self, seconds: float) -> None:
+    def record_transmission(self, seconds: float) -> None:
         """Record that our packet took `seconds` on the air. It ends the turn of the station that
         was heard last.
         """
         self.slowest_air_time = max(seconds, self.slowest_air_time * 0.8)
         self._last_turn = AirTurn(stations_in_range=self._last_turn.stations_in_range)
 
-    def note_answered(self, now: float, seconds: float, *, part: bool) -> None:
+    def record_answer(self, now: float, seconds: float, *, part: bool) -> None:
         """Record that a packet was answered after `seconds`. For a fragment (`part`), the seconds
         count from the end of its round.
         """

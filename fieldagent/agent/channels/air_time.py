@@ -69,7 +69,7 @@ class AirTime:
         self.limit = AirLimit(percent, limit.dwell or self.limit.dwell)
         if self._may_lack and self.is_limited():
             self._may_lack = False
-            self.note(UNSAVED_SHARE_MAX * self._get_allowance())
+            self.record_use(UNSAVED_SHARE_MAX * self._get_allowance())
 
     def is_limited(self) -> bool:
         """Return True if there is a limit on the air-time per hour."""
@@ -102,7 +102,7 @@ class AirTime:
             log.warning("an SOS takes more air-time than this hour has: %s", self.describe_usage())
         return spent <= self._get_allowance() * times
 
-    def note(self, seconds: float) -> None:
+    def record_use(self, seconds: float) -> None:
         """Record that the radio was on the air for `seconds`. A negative number cancels an earlier
         record.
         """

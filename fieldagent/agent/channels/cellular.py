@@ -246,14 +246,14 @@ class CellularDriver:
         try:
             return await exchange.run()
         finally:
-            self.turn.note(is_linked=False)
+            self.turn.record_link_state(is_linked=False)
             self.dead_since = trio.current_time()
             if exchange.acknowledged or self.dead_since - began > PAUSE_MAX:
                 self.pace.attempts = 0
 
     def _open_link(self) -> None:
         self.post.outbox.set_limits(IP_MESSAGE_LIMITS)
-        self.turn.note(is_linked=True)
+        self.turn.record_link_state(is_linked=True)
         before = self.keepalive.cut
         self.keepalive.record_reached(trio.current_time())
         if self.keepalive.cut not in (None, before):

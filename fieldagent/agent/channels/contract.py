@@ -113,7 +113,7 @@ class ChannelLink:
         """Wait until a person requests an attempt."""
         await self._requested.wait()
 
-    def note_signal(self, bars: int | None) -> None:
+    def record_signal(self, bars: int | None) -> None:
         """Record the signal, in bars. If there are several changes within `SIGNAL_EVERY`, only the
         last one is kept.
         """
@@ -208,12 +208,12 @@ class Outbox(Protocol):
         sending it.
         """
 
-    async def note_doubtful_cost(self, transmission: Transmission) -> None:
+    async def book_doubtful_cost(self, transmission: Transmission) -> None:
         """Book the credits that a session may have cost. The gateway may have the session's
         message.
         """
 
-    async def note_copy(self, transmission: Transmission) -> None:
+    async def record_copy(self, transmission: Transmission) -> None:
         """Record that the transmission is sent a second time, because it is unknown whether the
         first copy left.
         """

@@ -35,10 +35,10 @@ class CountedModem:
             return TransmitResult.SPENT
         # Count the packet before it is sent, because it may be on the air even if this call is
         # cancelled.
-        self._link.air_time.note(seconds)
+        self._link.air_time.record_use(seconds)
         result = await self._modem.transmit(packet, urgent=urgent)
         if result in UNSENT_REASONS:
-            self._link.air_time.note(-seconds)
+            self._link.air_time.record_use(-seconds)
         return result
 
     async def receive(self) -> ReceivedPacket:

@@ -42,7 +42,7 @@ class IdentificationTimer:
     packet: bytes
     due_at: float = inf
 
-    def note_transmitted(self, now: float) -> None:
+    def record_transmission(self, now: float) -> None:
         """Record that a packet was sent at `now`. The callsign is due at most IDENTIFY_AFTER_S
         later.
         """
@@ -69,7 +69,7 @@ class IdentifiedModem:
         async with self._transmitting:
             result = await self._modem.transmit(packet, urgent=urgent)
         if result not in UNSENT_REASONS:
-            self._owed.note_transmitted(trio.current_time())
+            self._owed.record_transmission(trio.current_time())
             self._left.set()
             self._left = trio.Event()
         return result

@@ -32,7 +32,7 @@ class IpTurn:
     replaces the link returns them to the outbox."""
     _changed: trio.Event = field(default_factory=trio.Event)
 
-    def note(self, *, is_linked: bool) -> None:
+    def record_link_state(self, *, is_linked: bool) -> None:
         if is_linked == self.linked:
             return
         self.linked, self.since = is_linked, trio.current_time()

@@ -224,7 +224,7 @@ class KitNotes:
     def _store_offer(self, offer: _OfferFile, body: bytes) -> None:
         replace_file(self.state_directory / offer.file, body)
         if offer.address:
-            update_news.note_offer(self.state_directory, offer.address)
+            update_news.store_offer_address(self.state_directory, offer.address)
 
 
 def _list_modems(links: Mapping[str, ChannelLink]) -> Iterator[ModemReport]:

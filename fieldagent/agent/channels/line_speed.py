@@ -65,7 +65,7 @@ class LineSpeed:
         self._silent = False
         self._next = -inf
 
-    def note_silent(self) -> None:
+    def record_silence(self) -> None:
         """Record that no modem answered at the port. The next call of `find_speed` searches for the
         rate.
         """

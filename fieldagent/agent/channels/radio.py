@@ -91,7 +91,7 @@ def _show(link: ChannelLink, state: LinkState, reason: str) -> None:
     link.state, link.reason = state, reason
     if state is LinkState.ABSENT:
         log.warning("the radio is away: %s; looking for it again", reason)
-        link.note_signal(None)
+        link.record_signal(None)
     elif state is LinkState.READY:
         log.info("the radio works")
 
@@ -136,7 +136,7 @@ class RadioDriver:
             # Storing a packet must not be interrupted, however long the disk takes.
             with trio.CancelScope(shield=True):
                 turn = await self.reception.receive(packet.body, rssi=packet.rssi, snr=packet.snr)
-            self.pace.note_heard(turn, heard_at)
+            self.pace.record_packet(turn, heard_at)
             if turn.is_from_known_station and self.pace.read_retry_request():
                 self.outbox.try_again()
             self.pause.cancel()
@@ -190,7 +190,7 @@ class RadioDriver:
         if result is TransmitResult.DROPPED:
             self.link.facts["packetsGivenUp"] = int(self.link.facts.get("packetsGivenUp", 0)) + 1
         elif result is not TransmitResult.SPENT:
-            self.pace.note_transmitted(trio.current_time() - began)
+            self.pace.record_transmission(trio.current_time() - began)
         self.link.state = LinkState.NO_SERVICE if result in UNSENT_REASONS else LinkState.READY
         self.link.reason = UNSENT_REASONS.get(result, "")
 
@@ -239,9 +239,9 @@ class RadioDriver:
         finally:
             now = trio.current_time()
             if answered or missed:
-                pace.note_answered(now, now - began, part=part)
+                pace.record_answer(now, now - began, part=part)
             else:
-                pace.note_missed(now)
+                pace.record_missed_answer(now)
             self.waiting -= 1
             self.pause.cancel()
             wait = 0.0

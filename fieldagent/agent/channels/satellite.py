@@ -50,7 +50,7 @@ from fieldagent.agent.channels.satellite_pace import WITHHELD_REASON, GatewayMai
 from fieldagent.agent.channels.satellite_waits import (
     compute_next_look,
     end_pauses_on_request,
-    note_absent,
+    mark_absent,
     wait_for_first,
     wait_until_rested,
 )
@@ -87,7 +87,7 @@ class ReadResult(Enum):
 
 
 @dataclass(slots=True)
-class MailReader:
+class ModemMessageReader:
     """Reads the messages in one modem, from the time when its port is opened until the port is
     lost.
     """
@@ -202,8 +202,8 @@ async def run(
 
     def report(error: BaseException) -> None:
         if isinstance(error, ModemSilent):
-            speed.note_silent()
-        note_absent(link, error)
+            speed.record_silence()
+        mark_absent(link, error)
 
     await run_and_reopen(
         work,
@@ -230,7 +230,7 @@ class Pace:
     keeping_imei: str | None = None
     """IMEI of the last modem that kept a message after sending it."""
 
-    def note_kept(self, modem: str) -> None:
+    def record_kept_message(self, modem: str) -> None:
         """Record that the modem kept its sent message. From now on, an empty buffer means that the
         modem was reset.
         """
@@ -255,10 +255,10 @@ class SatelliteDriver:
     link: ChannelLink
     pace: Pace
     progress: Callable[[], None]
-    mail: MailReader = field(init=False)
+    mail: ModemMessageReader = field(init=False)
 
     def __post_init__(self) -> None:
-        self.mail = MailReader(
+        self.mail = ModemMessageReader(
             self.modem, self.reception, self.pace.mailbox, self._wait_unless_urgent
         )
 
@@ -473,7 +473,7 @@ class SatelliteDriver:
         moved = after.momsn == (momsn + 1) % sbd.MOMSN_MODULUS
         told_sent = status.verdict is SessionVerdict.SENT
         if self.modem.is_holding_own_message and moved and told_sent:
-            self.pace.note_kept(self.modem.imei)
+            self.pace.record_kept_message(self.modem.imei)
         if self.modem.is_holding_own_message or self.pace.count_empty(
             self.modem.imei, wrote and moved and told_sent and resets == self.modem.resets
         ):
@@ -511,7 +511,7 @@ class SatelliteDriver:
         reached = status.verdict in (SessionVerdict.SENT, SessionVerdict.DOUBTFUL)
         if reached and verdict is not SessionVerdict.SENT and self.modem.is_holding_own_message:
             # The gateway may have the message and bill it, although the MOMSN did not move.
-            await self.outbox.note_doubtful_cost(transmission)
+            await self.outbox.book_doubtful_cost(transmission)
         await self.outbox.settle(transmission, _OUTCOMES[verdict], reason=status.description)
         if verdict is SessionVerdict.DOUBTFUL:
             await self.link.recorder.record_fault(
@@ -531,7 +531,7 @@ class SatelliteDriver:
         reached = status.verdict is SessionVerdict.SENT
         if reached:
             chance = self.pace.random.random()
-            self.pace.mailbox.note_check(result, trio.current_time(), chance)
+            self.pace.mailbox.record_check(result, trio.current_time(), chance)
         else:
             self.modem.has_rung = self.modem.has_rung or is_ringing
         if result.mt_status == 1 and result.mt_length > 0:
@@ -573,7 +573,7 @@ class SatelliteDriver:
                 intent.at_modem,
                 intent.modem,
             )
-            await self.outbox.note_copy(intent.transmission)
+            await self.outbox.record_copy(intent.transmission)
         if status.mt_flag:
             await self.mail.read(is_needed=True)
         if not urgent and await self._is_urgent_waiting():

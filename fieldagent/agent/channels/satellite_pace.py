@@ -105,7 +105,7 @@ class GatewayMailbox:
     begun_check: tuple[str, int] | None = None
     """IMEI and MOMSN of the modem before a mailbox check whose result is unknown."""
 
-    def note_check(self, result: SessionResult, now: float, random_share: float) -> None:
+    def record_check(self, result: SessionResult, now: float, random_share: float) -> None:
         """Record that a session reached the gateway. Start a pause if messages wait but none
         arrived.
         """

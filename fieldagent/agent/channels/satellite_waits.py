@@ -76,9 +76,9 @@ async def end_pauses_on_request(
         wake()
 
 
-def note_absent(link: ChannelLink, error: BaseException) -> None:
+def mark_absent(link: ChannelLink, error: BaseException) -> None:
     """Set the link's state to ABSENT, and log the reason if it is new."""
     if (link.state, link.reason) != (LinkState.ABSENT, str(error)):
         log.warning("the satellite modem is away: %s; looking for it again", error)
     link.state, link.reason = LinkState.ABSENT, str(error)
-    link.note_signal(None)
+    link.record_signal(None)

@@ -92,7 +92,7 @@ class Modem:
             log.info("the modem rings: a message waits")
             self.has_rung = True
         elif isinstance(event, sbd.Signal):
-            self.link.note_signal(event.bars)
+            self.link.record_signal(event.bars)
         else:
             self.service = event.available
         self.wake_waiting()

@@ -268,7 +268,7 @@ async def hold_packages(context: CommandContext, command_record: StoredCommand) 
     CannotBeDone.
     """
     kind, queue = _find_kind_to_hold(context, command_record)
-    await context.parts.journal.persist(commands.note_held(kind, is_held=True))
+    await context.parts.journal.persist(commands.record_held_kind(kind, is_held=True))
     # List the Packages again, to include those that were posted in the meantime.
     there = _list_queued_of_kind(context, queue, kind)
     hold_back(queue, kind, there)
@@ -278,7 +278,7 @@ async def hold_packages(context: CommandContext, command_record: StoredCommand) 
 async def resume(context: CommandContext, command_record: StoredCommand) -> str:
     """Release the Packages of the kind that `hold` holds back. Raises CannotBeDone."""
     kind, queue = _find_kind_to_hold(context, command_record)
-    await context.parts.journal.persist(commands.note_held(kind, is_held=False))
+    await context.parts.journal.persist(commands.record_held_kind(kind, is_held=False))
     there = _list_queued_of_kind(context, queue, kind)
     release_kind(queue, kind, there)
     return f"{kind} goes again: {format_count(len(there), 'Package')} now"

@@ -51,7 +51,7 @@ class CommandGate:
         """
         return bool(self._keys)
 
-    def note(
+    def store_command(
         self,
         db: sqlite3.Connection,
         number: int,
@@ -71,7 +71,7 @@ class CommandGate:
             result.duplicates += 1
             return
         why = self._find_refusal(db, number, command, clock, result.now)
-        commands.note(db, number, command, result.channel or Channel.RADIO, result.now)
+        commands.store_command(db, number, command, result.channel or Channel.RADIO, result.now)
         if why:
             body = answer_text.pack(why)
             commands.store_answer(db, CommandAnswer(number, CommandOutcome.REFUSED, body))

@@ -143,7 +143,7 @@ class HubReception:
             self._piggyback.load_entries()
             self._queue.wake()
         for sequence in taken.receipts if taken.is_authenticated else ():
-            await self._endings.note_at_hub(sequence, is_proved=True)
+            await self._endings.record_arrival_at_hub(sequence, is_proved=True)
         for sequence, report in taken.reports:
             try:
                 known = outbound.read_kept_package(self._journal, sequence)
@@ -152,7 +152,7 @@ class HubReception:
             if known is None:
                 continue
             if not is_report_about(known, report, self._packing.capacity.compute_whole(0)):
-                self._inbox.note_mismatch(sequence)
+                self._inbox.record_mismatch(sequence)
                 continue
             missing = frozenset(range(report.count)) - report.arrived
             log.info("the peer is missing %d fragments of %d", len(missing), sequence)

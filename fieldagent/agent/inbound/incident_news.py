@@ -62,7 +62,7 @@ class IncidentNews:
         self._keys = keys
         self._has_hub = has_hub
 
-    def note(
+    def store_news(
         self,
         db: sqlite3.Connection,
         origin: int,
@@ -84,7 +84,7 @@ class IncidentNews:
         text = entry.content.content if isinstance(entry.content, Message) else ""
         number = get_incident_number(entry, source)
         heard = HeardIncident(station, number, IncidentState.OPEN, entry.time, now, text)
-        incident.note_heard(db, heard)
+        incident.store_heard_incident(db, heard)
         return incident.compute_shown_age(heard, clock)
 
     def _record_update(

@@ -191,7 +191,9 @@ class Inbox:
                 body, extra_operation, channel=channel, reason=self._describe_item(error)
             )
         if is_tagged:
-            self._note_key("" if self._keys or not envelope.tagged else UNCHECKED_TAG_REASON)
+            self._record_key_trouble(
+                "" if self._keys or not envelope.tagged else UNCHECKED_TAG_REASON
+            )
         now = self._clock()
 
         def store(db: sqlite3.Connection) -> ReceivedMessage:
@@ -262,10 +264,10 @@ class Inbox:
     def _describe_item(self, error: RemoteProtocolError) -> str:
         if not isinstance(error, Unauthenticated):
             return f"it cannot be read: {error}"
-        self._note_key(UNTAGGED_PEER if error.missing else OTHER_KEY)
+        self._record_key_trouble(UNTAGGED_PEER if error.missing else OTHER_KEY)
         return f"{error}: {self.key_trouble}"
 
-    def _note_key(self, trouble: str) -> None:
+    def _record_key_trouble(self, trouble: str) -> None:
         if trouble and trouble != self.key_trouble:
             log.error("%s", trouble)
         self.key_trouble = trouble
@@ -297,7 +299,7 @@ class Inbox:
         if result.dropped:
             log.error("%d dead letters were dropped to make room for newer ones", result.dropped)
         for number in result.mismatches:
-            self.note_mismatch(number)
+            self.record_mismatch(number)
         if result.duplicates:
             log.info("%d payloads were duplicates and were not passed on", result.duplicates)
         for payload in result.payloads:
@@ -312,7 +314,7 @@ class Inbox:
         for sequence in result.receipts:
             log.info("Package number %d has reached its addressee", sequence)
 
-    def note_mismatch(self, sequence: int) -> None:
+    def record_mismatch(self, sequence: int) -> None:
         """Count and log a confirmation whose digest does not belong to the Package that has this
         number now.
         """
@@ -363,7 +365,7 @@ class Inbox:
             if is_confirmation_of(db, entry.sequence, content, result):
                 self._store_receipt(db, entry, content, result)
         elif isinstance(content, RemoteCommand):
-            self.commands.note(db, entry.sequence, content, self._journal.clock, result)
+            self.commands.store_command(db, entry.sequence, content, self._journal.clock, result)
         elif isinstance(content, Fragment):
             whole = self.store_fragment(db, origin, entry.sequence, content, result)
             self.store_all(db, origin, whole or (), result)
@@ -381,8 +383,8 @@ class Inbox:
     ) -> None:
         number, by, at = entry.sequence, receipt.by, float(entry.time)
         if receipt.stage is not Stage.STORED:
-            outbound.note_stage(db, number, by, receipt.stage, receipt.text, at)
-        elif outbound.note_receipt(db, number, by, at, is_proved=result.is_authenticated):
+            outbound.store_stage(db, number, by, receipt.stage, receipt.text, at)
+        elif outbound.store_receipt(db, number, by, at, is_proved=result.is_authenticated):
             result.receipts.append(number)
 
     def _store_report(
@@ -428,7 +430,7 @@ class Inbox:
             result.duplicates += 1
         else:
             assert isinstance(entry.content, Item)
-            age = self._incidents.note(db, origin, entry, source, self._journal.clock, result)
+            age = self._incidents.store_news(db, origin, entry, source, self._journal.clock, result)
             extra = _make_envelope_members(entry, source, age, result) | _make_address_members(
                 db, entry
             )
@@ -437,7 +439,7 @@ class Inbox:
                 entry.sos or origin >= 0 or not directory.is_for_others(db, entry.to)
             )
             if origin >= 0 and isinstance(entry.content, Data) and _is_program(entry.content):
-                program_deltas.note(db, entry.content.payload)
+                program_deltas.store_delta(db, entry.content.payload)
                 result.commands += 1
             elif here:
                 spooled = self._spool(db, origin, entry, entry.content, result, extra)

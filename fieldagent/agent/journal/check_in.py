@@ -24,7 +24,7 @@ class CheckInRequest(NamedTuple):
     """Time when this kit last sent anything to the hub."""
 
 
-def note(db: sqlite3.Connection, sequence: int, limit_s: int | None, now: float) -> None:
+def store_request(db: sqlite3.Connection, sequence: int, limit_s: int | None, now: float) -> None:
     """Store a request. It replaces the previous one."""
     db.execute("REPLACE INTO check_in VALUES (1, ?, ?, ?, NULL, NULL)", (sequence, limit_s, now))
 

@@ -48,7 +48,7 @@ class StoredCommand(NamedTuple):
     """True if the command is complete and known; otherwise `command` contains only the verb."""
 
 
-def note(
+def store_command(
     db: sqlite3.Connection, number: int, command: RemoteCommand, channel: str, now: float
 ) -> None:
     """Store a command that arrived for the first time."""
@@ -127,7 +127,7 @@ def list_newest(journal: Journal, limit: int) -> list[StoredCommand]:
     )
 
 
-def note_held(kind: str, *, is_held: bool) -> Operation[None]:
+def record_held_kind(kind: str, *, is_held: bool) -> Operation[None]:
     """Return the operation that records whether posted items of `kind` are held back from
     satellite.
     """

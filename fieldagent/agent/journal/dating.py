@@ -34,7 +34,7 @@ def list_foremost_undated(journal: Journal, channel: Channel, limit: int) -> lis
     return [sequence for (sequence,) in rows]
 
 
-def mark(db: sqlite3.Connection, sequence: int) -> None:
+def mark_undated(db: sqlite3.Connection, sequence: int) -> None:
     """Mark a Package as undated, so that its date is corrected before it leaves."""
     db.execute("INSERT INTO undated VALUES (?)", (sequence,))
 

@@ -188,7 +188,7 @@ def is_key(key: str) -> bool:
     return _KEY.fullmatch(key) is not None
 
 
-def find_again(db: sqlite3.Connection) -> None:
+def record_interrupted_packets(db: sqlite3.Connection) -> None:
     """Record the packets that a power failure kept from being recorded, although their Packages
     were stored. Also record their people's incidents.
     """
@@ -301,7 +301,7 @@ def list_posts(journal: Journal) -> list[HandheldPost]:
     return [HandheldPost(*row) for row in rows]
 
 
-def note_packet(number: int, packet: int) -> Operation[None]:
+def record_packet_number(number: int, packet: int) -> Operation[None]:
     """Return the operation that records the packet number of a text's part. It must run before the
     part is sent, because an answer contains this number.
     """

@@ -37,7 +37,7 @@ class Line(NamedTuple):
     times: int = 1
 
 
-def note(
+def record_event(
     db: sqlite3.Connection,
     sequences: Iterable[int],
     channel: Channel,

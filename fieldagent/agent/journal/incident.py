@@ -184,7 +184,7 @@ def record_update(
         _end(db, update.incident, IncidentState.CLOSED, now)
 
 
-def note_heard(db: sqlite3.Connection, heard_incident: HeardIncident) -> None:
+def store_heard_incident(db: sqlite3.Connection, heard_incident: HeardIncident) -> None:
     """Store another kit's incident when its first item arrives. If the first item has no text, a
     later item adds it. Updates about the incident may have arrived before the item.
     """

@@ -44,7 +44,7 @@ class Loss(NamedTuple):
     payloads: int = 0
 
 
-def note(db: sqlite3.Connection, loss: Loss) -> None:
+def store_loss(db: sqlite3.Connection, loss: Loss) -> None:
     """Store a loss. `fieldagent status` and the page show it."""
     db.execute("INSERT INTO loss (at, text, packages, payloads) VALUES (?, ?, ?, ?)", loss)
 
@@ -57,7 +57,7 @@ def record_damage(sequence: int, id_: int | None, at: float) -> Note:
     text = f"Package {which} is damaged on the disk and was not sent: post it again"
 
     def store(db: sqlite3.Connection) -> None:
-        note(db, Loss(at, text, packages=1))
+        store_loss(db, Loss(at, text, packages=1))
 
     return store
 

@@ -160,7 +160,7 @@ def describe_stop(station: int, missing_stations: Sequence[int]) -> str:
     )
 
 
-def note_stopped(db: sqlite3.Connection, sequence: int, text: str, at: float) -> bool:
+def record_stop(db: sqlite3.Connection, sequence: int, text: str, at: float) -> bool:
     """Add the text of `describe_stop` to the history of a Package. Return True if the history did
     not already contain the text.
     """
@@ -170,7 +170,7 @@ def note_stopped(db: sqlite3.Connection, sequence: int, text: str, at: float) ->
     )
     if cursor.fetchone() is not None:
         return False
-    history.note(db, [sequence], Channel.RADIO, "not passed on", text, at)
+    history.record_event(db, [sequence], Channel.RADIO, "not passed on", text, at)
     return True
 
 

@@ -189,7 +189,7 @@ def _raise_numbers(path: Path, connection: sqlite3.Connection, mark: HighWater) 
         f" The rest is complete; received payloads lost: {missing.payload}; unknown: the last"
         f" {missing.package} accepted. Post those again"
     )
-    losses.note(connection, losses.Loss(now, text, missing.package, missing.payload))
+    losses.store_loss(connection, losses.Loss(now, text, missing.package, missing.payload))
     connection.execute("COMMIT")
     log.error("the journal %s: %s", path, text)
 

@@ -23,7 +23,7 @@ from fieldagent.agent.journal.records import (
     Segment,
     StorageReceipt,
     StoredPackage,
-    ask_anew,
+    allow_relaying_again,
     compute_crc,
 )
 from fieldagent.package.delivery import ChannelDelivery, Stage, get_terminal_status
@@ -232,7 +232,7 @@ def list_receipts_of(journal: Journal, sequences: Sequence[int]) -> dict[int, li
     return by_number
 
 
-def note_receipt(
+def store_receipt(
     db: sqlite3.Connection, sequence: int, station: int, at: float, *, is_proved: bool = True
 ) -> bool:
     """Store a receipt for a Package, and return True if the receipt is new. A receipt for a Package
@@ -247,7 +247,7 @@ def note_receipt(
     return cursor.rowcount == 1
 
 
-def note_stage(
+def store_stage(
     db: sqlite3.Connection, sequence: int, station: int, stage: Stage, text: str, at: float
 ) -> bool:
     """Store a stage that a Package has reached after the disk of the receiver's kit. Return True if
@@ -393,7 +393,7 @@ def accept(package: NewPackage) -> Operation[int]:
             ],
         )
         if package.undated:
-            dating.mark(db, sequence)
+            dating.mark_undated(db, sequence)
         if package.is_sos:
             incident.join(
                 db, sequence, package.accepted, package.joins, package.unauthenticated_handle
@@ -401,7 +401,7 @@ def accept(package: NewPackage) -> Operation[int]:
         if package.calls_off is not None:
             incident.mark_called_off(db, package.calls_off, package.accepted)
         if package.check_in is not None:
-            asked.note(db, sequence, package.check_in.within_s, package.accepted)
+            asked.store_request(db, sequence, package.check_in.within_s, package.accepted)
         return sequence
 
     return store
@@ -442,7 +442,7 @@ def end(endings: Iterable[EndedDelivery], now: float) -> Operation[None]:
                 )
         for (_, delivery), sequences in alike.items():
             for sequence in sequences if delivery == DAMAGED_DELIVERY else ():
-                ask_anew(db, sequence)
+                allow_relaying_again(db, sequence)
 
     return store
 
@@ -531,7 +531,7 @@ def is_held_whole(journal: Journal, channel: Channel, sequence: int) -> bool:
     return bool(rows)
 
 
-def note_held(
+def record_held_fragments(
     db: sqlite3.Connection,
     channel: Channel,
     sequence: int,
@@ -555,7 +555,7 @@ def note_held(
     return not {(position,) for *_, position, _ in rows} <= set(before)
 
 
-def enter_relayed(
+def mark_relayed(
     db: sqlite3.Connection, sequence: int, origin: int, origin_sequence: int, items_back: int
 ) -> None:
     """Mark the Package as a neighbour's item. `origin_sequence` is the number that the neighbour
@@ -566,7 +566,7 @@ def enter_relayed(
     )
 
 
-def has_carried(db: sqlite3.Connection, origin: int, incident: int) -> bool:
+def has_relayed(db: sqlite3.Connection, origin: int, incident: int) -> bool:
     """Return True if this kit has relayed an item of the incident `incident` of the station
     `origin` to the hub.
     """

@@ -11,7 +11,7 @@ DELTAS_MAX = 2
 """Number of deltas that are kept. Usually a command uses the newest one."""
 
 
-def note(db: sqlite3.Connection, payload: bytes) -> None:
+def store_delta(db: sqlite3.Connection, payload: bytes) -> None:
     """Store a complete delta, and keep only the DELTAS_MAX newest deltas."""
     db.execute(
         "INSERT OR REPLACE INTO program_delta (digest, payload) VALUES (?, ?)",

@@ -36,7 +36,7 @@ DAMAGED_DELIVERY = ChannelDelivery(Status.ERROR, "damaged")
 """Final state of a damaged Package."""
 
 
-def ask_anew(db: sqlite3.Connection, sequence: int) -> None:
+def allow_relaying_again(db: sqlite3.Connection, sequence: int) -> None:
     """Delete the record that a neighbour's item was relayed, so that it is relayed again when the
     neighbour repeats its request. Call this function if this kit's copy is damaged. If the copy was
     already delivered, do nothing.

@@ -63,7 +63,7 @@ def write_repaired_journal(
             f" The damaged one is kept as {old_name}"
         )
         loss = losses.Loss(now, text, saved.packages_lost, saved.payloads_lost)
-        losses.note(connection, loss)
+        losses.store_loss(connection, loss)
         connection.execute("COMMIT")
         # Without a write-ahead log all content is in this one file, which is renamed later.
         connection.execute("PRAGMA journal_mode=DELETE").fetchall()

@@ -88,7 +88,7 @@ def read_spent_in(db: sqlite3.Connection, channel: str, day: BudgetDay) -> Spent
     return Spent(*db.execute(_SELECT_SPENT, (channel, day.day, day.carried)).fetchone())
 
 
-def note_bookings(
+def record_bookings(
     budget: str, sequence: int, credits_by_channel: Mapping[Channel, int], day: BudgetDay
 ) -> Operation[None]:
     """Return the operation that stores the credits that a budget has booked for a Package on each
@@ -109,7 +109,7 @@ def note_bookings(
     return store
 
 
-def ended_bookings(journal: Journal, budget: str) -> list[Booking]:
+def list_ended_bookings(journal: Journal, budget: str) -> list[Booking]:
     """Return the bookings of a budget whose Packages have ended on the booked channel or do not use
     it.
     """
@@ -125,7 +125,7 @@ def ended_bookings(journal: Journal, budget: str) -> list[Booking]:
     ]
 
 
-def end_booking(budget: str, booking: Booking) -> Operation[None]:
+def delete_booking(budget: str, booking: Booking) -> Operation[None]:
     """Return the operation that deletes a booking, because the real cost of the channel is
     known.
     """

@@ -30,7 +30,7 @@ class _SentValues:
     changes_back: int = 0
     """Number of consecutive changes back to the previous value."""
 
-    def note(self, value: int | str, now: float) -> bool:
+    def record_value(self, value: int | str, now: float) -> bool:
         """Record a value that the station sent. Return True if the values change back and forth."""
         if _is_same_value(self.value, value):
             self.value, self.at = value, now
@@ -56,13 +56,13 @@ class DuplicateDetector:
     def __init__(self) -> None:
         self._told: dict[tuple[int, type], _SentValues] = {}
 
-    def note(self, station: int, value: int | str, now: float) -> bool:
+    def record_value(self, station: int, value: int | str, now: float) -> bool:
         """Record that a station sent the name `value`, or a new item with the number `value`.
         Return True if two kits use the station's number.
         """
         key = station, type(value)
         known = self._told.pop(key, None)
-        is_twin = known is not None and known.note(value, now)
+        is_twin = known is not None and known.record_value(value, now)
         self._told[key] = known or _SentValues(value, now)
         while len(self._told) > STATIONS_MAX:
             del self._told[next(iter(self._told))]

@@ -39,7 +39,7 @@ class Neighbours:
         self.known: dict[int, NeighbourFacts] = {}
         """All stations that were heard, ordered by the time of their last packet, newest last."""
 
-    def note(
+    def record_packet(
         self,
         station: int,
         rssi: int | None = None,
@@ -56,7 +56,7 @@ class Neighbours:
             del self.known[next(iter(self.known))]
         return returned
 
-    def note_callsign(self, station: int, callsign: str) -> None:
+    def record_callsign(self, station: int, callsign: str) -> None:
         """Record the callsign of a known station. Raises KeyError for an unknown station."""
         self.known[station].callsign = callsign
 

@@ -171,7 +171,7 @@ class PacketReception:
         from outside the group, or contains no station.
         """
         if is_sealed(body) and not self.group.keys:
-            self.troubles.note(Trouble.NO_KEY)
+            self.troubles.record(Trouble.NO_KEY)
             return None
         try:
             envelope = _read(body, self.group.keys)
@@ -179,32 +179,32 @@ class PacketReception:
             self._count_foreign_packet(body, error)
             return None
         except RemoteProtocolError as error:
-            self.troubles.note(Trouble.UNREADABLE, f"{len(body)} bytes: {error}")
+            self.troubles.record(Trouble.UNREADABLE, f"{len(body)} bytes: {error}")
             return None
         if envelope.origin == 0:
-            self.troubles.note(Trouble.UNREADABLE, "it names no station")
+            self.troubles.record(Trouble.UNREADABLE, "it names no station")
             return None
         if envelope.tagged and not self.group.keys:
-            self.troubles.note(Trouble.NO_KEY)
+            self.troubles.record(Trouble.NO_KEY)
         # Every kit sends its callsign unencrypted, so a packet with only a callsign does not
         # indicate a wrong setting.
         names = all(isinstance(each.content, Introduction) for each in envelope.entries)
         if self.group.keys and is_sealed(body) is not self._sealed and not names:
-            self.troubles.note(Trouble.SEALED if is_sealed(body) else Trouble.NOT_SEALED)
+            self.troubles.record(Trouble.SEALED if is_sealed(body) else Trouble.NOT_SEALED)
         return envelope
 
     def _count_foreign_packet(self, body: bytes, error: Unauthenticated) -> None:
         if error.missing:
-            self.troubles.note(Trouble.NO_TAG)
+            self.troubles.record(Trouble.NO_TAG)
             return
         try:
             origin = _read(body, self.group.dropped).origin if self.group.dropped else 0
         except RemoteProtocolError:
             origin = 0
         if origin:
-            self.troubles.note(Trouble.DROPPED_KEY, f"of station {origin}")
+            self.troubles.record(Trouble.DROPPED_KEY, f"of station {origin}")
         else:
-            self.troubles.note(Trouble.WRONG_KEY)
+            self.troubles.record(Trouble.WRONG_KEY)
 
     def store(self, db: sqlite3.Connection, envelope: Envelope, now: float) -> Packet:
         """Store the content of a packet in the caller's transaction, and return the result. `now`
@@ -220,7 +220,7 @@ class PacketReception:
             packet.namesake = ours and _is_another_kits(db, envelope, self.station)
             packet.is_echo = not packet.namesake
             if packet.is_echo:
-                self._note_repeated(db, envelope, packet)
+                self._record_repetition(db, envelope, packet)
                 return packet
         packet.relay = any(self._is_asked(entry, envelope) for entry in envelope.entries)
         # Introductions are first, so that the sender is known before its items.
@@ -262,7 +262,7 @@ class PacketReception:
             if content.count == 0:
                 self._store_summary(db, entry, content, packet)
             elif content.station == self.station and not packet.namesake:
-                self._note_ack(db, entry.sequence, content, packet)
+                self._record_ack(db, entry.sequence, content, packet)
             else:
                 packet.overheard_acks.append((entry.sequence, content))
         elif isinstance(content, Introduction):
@@ -295,7 +295,7 @@ class PacketReception:
             return
         for number, digest in zip(numbers, ours, strict=True):
             if not on_air.has_confirmed(db, packet.station, number):
-                self._note_ack(db, number, Ack(self.station, digest=digest), packet)
+                self._record_ack(db, number, Ack(self.station, digest=digest), packet)
 
     def _store_word(
         self, db: sqlite3.Connection, entry: Entry, receipt: Receipt, packet: Packet
@@ -314,22 +314,24 @@ class PacketReception:
             db, entry.sequence, receipt, packet.received
         ):
             said = receipt.stage, receipt.text, float(entry.time)
-            outbound.note_stage(db, entry.sequence, -packet.station, *said)
+            outbound.store_stage(db, entry.sequence, -packet.station, *said)
             known = outbound.read_package_in(db, entry.sequence)
             asked = known is not None and (known.package.wants_receipt or known.package.sos)
             packet.receipts.append((entry, asked))
 
     def _digest_of_ours(self, db: sqlite3.Connection, number: int) -> bytes | None:
-        return self._summaries.digest(self.station, number) or _digest_of_ours(db, number)
+        return self._summaries.find_digest(self.station, number) or _digest_of_ours(db, number)
 
-    def _note_repeated(self, db: sqlite3.Connection, envelope: Envelope, packet: Packet) -> None:
+    def _record_repetition(
+        self, db: sqlite3.Connection, envelope: Envelope, packet: Packet
+    ) -> None:
         """Record that a station has our item, because it repeats the item."""
         if packet.sender == self.station:
             return
         for entry in envelope.entries:
             if isinstance(entry.content, Item) and _is_ours(db, entry):
                 at = self._inbox.date(packet.received.now)
-                outbound.note_receipt(db, entry.sequence, -packet.sender, at)
+                outbound.store_receipt(db, entry.sequence, -packet.sender, at)
                 ack = Ack(self.station, digest=compute_item_digest(entry))
                 packet.heard.append((entry.sequence, ack))
 
@@ -396,23 +398,25 @@ class PacketReception:
         """
         return self.station not in packet.missing_at.get(sequence, {self.station})
 
-    def _note_ack(self, db: sqlite3.Connection, sequence: int, ack: Ack, packet: Packet) -> None:
+    def _record_ack(self, db: sqlite3.Connection, sequence: int, ack: Ack, packet: Packet) -> None:
         station, now = packet.station, packet.received.now
         if not is_confirmation_of(db, sequence, ack, packet.received):
             return
         if ack.by_hub:
             text = f"station {station} relayed it to the hub"
-            history.note(db, [sequence], Channel.RADIO, "relayed", text, now)
+            history.record_event(db, [sequence], Channel.RADIO, "relayed", text, now)
         elif ack.is_at_gateway:
             text = f"left by station {station}'s satellite"
-            history.note(db, [sequence], Channel.RADIO, "left nearby", text, now)
+            history.record_event(db, [sequence], Channel.RADIO, "left nearby", text, now)
         if ack.missing_at:
             text = on_air.describe_stop(station, ack.missing_at)
-            if on_air.note_stopped(db, sequence, text, now):
+            if on_air.record_stop(db, sequence, text, now):
                 packet.stopped.append((sequence, text))
         if ack.whole:
-            outbound.note_receipt(db, sequence, -station, self._inbox.date(now))
-        news = outbound.note_held(db, Channel.RADIO, sequence, station, ack.count, ack.arrived)
+            outbound.store_receipt(db, sequence, -station, self._inbox.date(now))
+        news = outbound.record_held_fragments(
+            db, Channel.RADIO, sequence, station, ack.count, ack.arrived
+        )
         if ack.whole or news:
             packet.heard.append((sequence, ack))
 

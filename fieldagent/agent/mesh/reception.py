@@ -106,23 +106,23 @@ class RadioReception:
         if packet.namesake:
             self._report_duplicate_number()
             self._add_stored_items(packet)
-            self._note_summaries(packet)
+            self._process_summaries(packet)
             return {}
         if packet.sender == self._station:
             return {}
-        returned = self._neighbours.note(packet.sender, rssi, snr, envelope.key)
+        returned = self._neighbours.record_packet(packet.sender, rssi, snr, envelope.key)
         presents = False
         for entry in envelope.entries:
             if isinstance(entry.content, Introduction) and entry.sequence == 0:
-                self._neighbours.note_callsign(packet.sender, entry.content.identity.name)
+                self._neighbours.record_callsign(packet.sender, entry.content.identity.name)
             elif isinstance(entry.content, Program) and packet.sender == packet.station:
                 self._neighbours.known[packet.sender].version = entry.content.version
             elif isinstance(entry.content, Introduction):
                 presents |= entry.sequence == packet.sender
         if self._packing.acks is not None:
-            self._packing.acks.note_heard()
-        self._piggyback.summaries.note_crowd(len(self._neighbours.list_in_range()))
-        self._note_route(packet)
+            self._packing.acks.record_heard_station()
+        self._piggyback.summaries.set_crowd(len(self._neighbours.list_in_range()))
+        self._record_route(packet)
         self._check_duplicate_numbers(envelope, packet)
         await self._follow_up(packet)
         self._run_round(packet)
@@ -161,11 +161,11 @@ class RadioReception:
         if packet.receipts or packet.others_words:
             self._queue.wake()
 
-    def _note_route(self, packet: Packet) -> None:
-        if packet.route is not None and self._piggyback.hub_routes.note(
+    def _record_route(self, packet: Packet) -> None:
+        if packet.route is not None and self._piggyback.hub_routes.record_route(
             packet.sender, packet.route
         ):
-            self._rounds.note_route(trio.current_time())
+            self._rounds.schedule_for_route(trio.current_time())
 
     def _check_duplicate_numbers(self, envelope: Envelope, packet: Packet) -> None:
         """Check for two kits with one number. Only new items and names in packets that arrive
@@ -181,8 +181,8 @@ class RadioReception:
             if isinstance(entry.content, Introduction) and entry.sequence == station:
                 said.append(entry.content.identity.name)
         now = self._endings.clock()
-        if [each for each in said if self._twins.note(station, each, now)]:
-            self._troubles.note(Trouble.TWINS, f"station {station}")
+        if [each for each in said if self._twins.record_value(station, each, now)]:
+            self._troubles.record(Trouble.TWINS, f"station {station}")
 
     def _run_round(self, packet: Packet) -> None:
         """Add the packet's items to the rounds, which repeat items for stations that did not hear
@@ -191,8 +191,8 @@ class RadioReception:
         now = trio.current_time()
         for sequence, ack in (*packet.heard, *packet.overheard_acks):
             by = packet.sender if packet.is_echo else packet.station
-            self._rounds.note_ack(sequence, ack, by, now)
-        self._note_summaries(packet)
+            self._rounds.record_ack(sequence, ack, by, now)
+        self._process_summaries(packet)
         for entry in packet.items:
             parts = self._packing.split_into_parts(entry, packet.station)
             asked = bool(parts) and (entry.sos or packet.relay)
@@ -211,7 +211,7 @@ class RadioReception:
         # Wake the task that repeats.
         self._queue.wake()
 
-    def _note_summaries(self, packet: Packet) -> None:
+    def _process_summaries(self, packet: Packet) -> None:
         """Repeat the items that the packet's sender is missing or requested."""
         for summary in packet.summaries:
             assert isinstance(summary.content, Ack)
@@ -234,7 +234,7 @@ class RadioReception:
             # the number.
             self._piggyback.introduce(is_immediate=True)
             self._queue.wake()
-        self._troubles.note(Trouble.NAMESAKE)
+        self._troubles.record(Trouble.NAMESAKE)
 
     async def _follow_up(self, packet: Packet) -> None:
         """Queue the relayed items of a packet that is on disk, and its acknowledgements."""
@@ -270,7 +270,7 @@ class RadioReception:
                 # Our item may have left before this kit restarted.
                 self._piggyback.said.add(sequence)
             if ack.by_hub:
-                await self._endings.note_at_hub(sequence, is_proved=False)
+                await self._endings.record_arrival_at_hub(sequence, is_proved=False)
 
 
 def _compute_more_fragments(envelope: Envelope, acks: Mapping[int, Ack]) -> int:

@@ -169,7 +169,7 @@ class Relay:
             self._promised[entered.sequence] = booked, self._get_day(db, now)
         if len(self._promised) > BOOKED_PACKAGES_MAX:
             self._promised.popitem(last=False)
-        outbound.enter_relayed(db, entered.sequence, station, entry.sequence, entry.items_back)
+        outbound.mark_relayed(db, entered.sequence, station, entry.sequence, entry.items_back)
         return entered._replace(
             origin=station, origin_sequence=entry.sequence, back=entry.items_back
         )

@@ -65,7 +65,7 @@ class RelayDown:
     ) -> StoredPackage | None:
         said, seconds, priority = down.content, RETENTION_S, PRIORITY
         if isinstance(said, IncidentUpdate):
-            if not outbound.has_carried(db, said.station, said.incident):
+            if not outbound.has_relayed(db, said.station, said.incident):
                 return None
         else:
             if not self._brings_parcels:

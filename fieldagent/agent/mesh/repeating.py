@@ -196,7 +196,7 @@ class ItemRepeater:
             return
         for repeat in repeats:
             if repeat.origin == self._station and not isinstance(repeat.entries[0].content, Ack):
-                await self._note(repeat)
+                await self._record_repeat(repeat)
         self._words.repeat([self._add_station_name(each) for each in repeats])
         self._packing.queue.wake()
 
@@ -212,7 +212,7 @@ class ItemRepeater:
         who = Identity(str(repeat.origin), name, "Device")
         return replace(repeat, optional_entries=[Entry(repeat.origin, Introduction(who))])
 
-    async def _note(self, repeat: RepeatedPacket) -> None:
+    async def _record_repeat(self, repeat: RepeatedPacket) -> None:
         """Record the repeat in the history of our Package."""
         sequence, elapsed = repeat.entries[0].sequence, self._clock()
         named = [
@@ -225,7 +225,7 @@ class ItemRepeater:
         detail = "for " + (", ".join(whom) or "all that have not confirmed it")
         channel = Channel.RADIO
         await self._journal.persist(
-            lambda db: history.note(db, [sequence], channel, "sent again", detail, elapsed)
+            lambda db: history.record_event(db, [sequence], channel, "sent again", detail, elapsed)
         )
 
     async def _relay_affordable(self) -> None:

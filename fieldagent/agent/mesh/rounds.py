@@ -262,7 +262,7 @@ class Rounds:
         """Record that the station `reporter` is missing the item `sequence` of `station`. An SOS is
         ignored, because summaries never list an SOS.
         """
-        digest = self._words.summaries.digest(station, sequence)
+        digest = self._words.summaries.find_digest(station, sequence)
         item = None if digest is None else self.items.get((station, sequence, digest))
         if item is None or item.entry.sos or now - item.last_on_air < UNCONFIRMABLE_S:
             return
@@ -276,7 +276,7 @@ class Rounds:
             )
             item.due_at = min(item.due_at, now + wait)
         else:
-            self._note_stop(item, self.station, [reporter], now + STOP_NOTICE_DELAY_S)
+            self._record_stop(item, self.station, [reporter], now + STOP_NOTICE_DELAY_S)
 
     def list_ours(self) -> list[RepeatableItem]:
         """Return the items of this station that may be repeated."""
@@ -293,7 +293,7 @@ class Rounds:
             if item.collapse == collapse and item.entry.sos == sos:
                 self.drop(item)
 
-    def note_ack(self, sequence: int, ack: Ack, station: int, now: float) -> None:
+    def record_ack(self, sequence: int, ack: Ack, station: int, now: float) -> None:
         """Record that `station` has the item, and that the hub has the item if the Ack reports
         so.
         """
@@ -303,7 +303,7 @@ class Rounds:
         item.answer_count += station not in item.confirmed_by
         item.confirmed_by.add(station)
         if ack.missing_at:
-            self._note_stop(item, station, ack.missing_at, now)
+            self._record_stop(item, station, ack.missing_at, now)
         if (ack.by_hub and not item.at_hub) or (ack.is_at_gateway and not item.brought_by):
             item.brought_by, item.at_hub = station, ack.by_hub
             if item.station != self.station and item.attempts + item.hub_tries:
@@ -311,7 +311,7 @@ class Rounds:
                 # that sent it.
                 item.notice_due_at = now + 1 + 4 * self._random()
 
-    def _note_stop(
+    def _record_stop(
         self,
         item: RepeatableItem,
         stopping_station: int,
@@ -336,7 +336,7 @@ class Rounds:
         item = self.items.get((station, number, digest))
         return item is None or item.entry.wants_receipt or item.entry.sos
 
-    def note_route(self, now: float) -> None:
+    def schedule_for_route(self, now: float) -> None:
         """Schedule the items that waited for a route to the hub, because a route is now known."""
         for item in self.items.values():
             if item.is_for_hub and not item.brought_by:
@@ -434,7 +434,7 @@ class Rounds:
         blind = not lacking and self._is_repeated_blindly(item)
         ours = item.station == self.station
         if not self._can_transmit(item):
-            self._note_stop(item, self.station, lacking, now)
+            self._record_stop(item, self.station, lacking, now)
             return False, []
         if not (blind or lacking):
             return False, []
@@ -466,7 +466,7 @@ class Rounds:
             return False
         if not ours and (item.hops >= self._hops or item.hub_tries >= PROBES_MAX):
             return False
-        if self._words.request(sos=item.entry.sos) is None:
+        if self._words.make_relay_request(sos=item.entry.sos) is None:
             return False
         item.hub_tries += 1
         longest, first = (HUB_AGAIN_MAX, 60) if ours else (PROD_MAX, 30)
@@ -485,7 +485,9 @@ class Rounds:
         sos, number = item.entry.sos, item.entry.sequence
         beside: list[Entry] = []
         if asks_station or (sos and item.is_for_hub and not item.brought_by):
-            request = self._words.request(sos=sos, excluded={item.station, *item.asked_neighbours})
+            request = self._words.make_relay_request(
+                sos=sos, excluded={item.station, *item.asked_neighbours}
+            )
             if request is not None:
                 assert isinstance(request.content, RelayRequest)
                 beside.append(request)

@@ -88,7 +88,7 @@ class AirTroubles:
     clock: Callable[[], float]
     _seen_troubles: dict[Trouble, _SeenTrouble] = field(default_factory=dict)
 
-    def note(self, trouble: Trouble, detail: str = "") -> None:
+    def record(self, trouble: Trouble, detail: str = "") -> None:
         seen = self._seen_troubles.setdefault(trouble, _SeenTrouble(EventRate(self.clock)))
         seen.count, seen.at, seen.detail = seen.count + 1, self.clock(), detail
         if count := seen.seldom.note():

@@ -13,7 +13,7 @@ from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.journal.records import EndedDelivery
 from fieldagent.agent.outbound.channel_queue import ChannelQueue
 from fieldagent.agent.outbound.ending import Endings
-from fieldagent.agent.outbound.standing import PackageState, find_standing, get_standing
+from fieldagent.agent.outbound.standing import PackageState, find_package_state, get_package_state
 from fieldagent.package.delivery import ChannelDelivery
 from fieldagent.package.package import Channel, Status
 from fieldagent.system import waits
@@ -48,11 +48,11 @@ class Cancellation:
         END_WAIT_MAX_S seconds. If the transmission takes longer, the status is None, and the
         cancellation applies later. Raises UnknownPackage.
         """
-        stands = find_standing(self._journal, id_)
+        stands = find_package_state(self._journal, id_)
         if stands.status is None:
             await self._withdraw([stands.sequence], channel)
             await self._end_unsent_incident(stands.sequence)
-        return get_standing(self._journal, stands.sequence)
+        return get_package_state(self._journal, stands.sequence)
 
     def can_have_left(self, number: int) -> bool:
         """Return True if an item of the incident `number` may be in flight or may have arrived."""
@@ -80,7 +80,7 @@ class Cancellation:
         if number is None:
             return
         for each in incident.list_items(self._journal, number):
-            deliveries = get_standing(self._journal, each).deliveries.values()
+            deliveries = get_package_state(self._journal, each).deliveries.values()
             goes_on = any(delivery.status in (None, Status.DELIVERED) for delivery in deliveries)
             if goes_on or history.can_have_left(self._journal, each):
                 return

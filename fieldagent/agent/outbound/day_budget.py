@@ -64,14 +64,14 @@ class DayBudget:
         if plan.price:
             booked = {Channel.SATELLITE: plan.satellite, Channel.CELLULAR: plan.sms}
             day = self._budget.get_today()
-            await self._journal.persist(spending.note_bookings(self._name, sequence, booked, day))
+            await self._journal.persist(spending.record_bookings(self._name, sequence, booked, day))
 
     async def refund_unspent(self) -> None:
         """Return to the budget the booked credits and SMS of ended Packages that never left over
         satellite or by SMS, for example because another channel delivered them sooner.
         """
-        for booking in spending.ended_bookings(self._journal, self._name):
-            done = spending.end_booking(self._name, booking)
+        for booking in spending.list_ended_bookings(self._journal, self._name):
+            done = spending.delete_booking(self._name, booking)
             if not self._has_cost(booking.sequence, booking.channel):
                 back = self._budget.book(Spent(0, -booking.credits), booking.day)
                 done = combine_operations(done, back)

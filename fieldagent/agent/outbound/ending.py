@@ -17,7 +17,7 @@ from fieldagent.agent.journal.journal import Journal, Operation, combine_operati
 from fieldagent.agent.journal.records import DamagedPackage, EndedDelivery, StoredPackage
 from fieldagent.agent.outbound.channel_queue import ChannelQueue
 from fieldagent.agent.outbound.item_identity import make_entry
-from fieldagent.agent.outbound.standing import PackageState, get_standing
+from fieldagent.agent.outbound.standing import PackageState, get_package_state
 from fieldagent.package.delivery import ChannelDelivery, FanOut
 from fieldagent.package.package import Channel, Package, Status
 from fieldagent.system.sentence import sentence
@@ -156,7 +156,7 @@ class Endings:
         """Return True if reception by another kit also ends the channels to the hub."""
         return self._heard_ends or on_air.is_relayed(self._journal, sequence)
 
-    async def note_at_hub(self, sequence: int, *, is_proved: bool) -> None:
+    async def record_arrival_at_hub(self, sequence: int, *, is_proved: bool) -> None:
         """Record that the hub has the item. `is_proved` is True if the hub itself confirmed the
         item, False if the relaying kit reported it. Withdraw the item from channels to the hub that
         have not sent it. If the fan-out is `every`, withdraw the item only from satellite, and only
@@ -193,14 +193,14 @@ class Endings:
 
     def _wake_caller(self, sequence: int) -> None:
         waiter = self._waiters.get(sequence)
-        if waiter is not None and get_standing(self._journal, sequence).status is not None:
+        if waiter is not None and get_package_state(self._journal, sequence).status is not None:
             waiter.set()
 
     async def wait_for_outcome(self, sequence: int) -> PackageState:
         """Wait until the Package has a terminal status, and return its state. Raises AgentStopping
         after a call of `stop`.
         """
-        while (standing := get_standing(self._journal, sequence)).status is None:
+        while (standing := get_package_state(self._journal, sequence)).status is None:
             if self._stopped:
                 raise AgentStopping(_describe_stop(standing.id, self._journal.not_on_disk))
             waiter = self._waiters.setdefault(sequence, trio.Event())

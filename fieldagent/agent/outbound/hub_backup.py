@@ -61,7 +61,7 @@ class HubBackup:
         """Return the summary that the hub receives over each new link."""
         known = self.journal.read("SELECT 1 FROM backup_since WHERE hub = ?", self.hub)
         if not known:
-            await self.journal.persist(partial(_note_hub, hub=self.hub))
+            await self.journal.persist(partial(_record_hub, hub=self.hub))
         sent, hours = _find_last_sent(self.journal)
         return BackupSummary(sent, hours, _find_last_received(self.journal))
 
@@ -81,7 +81,7 @@ class HubBackup:
         return not at_once.cancelled_caught
 
 
-def _note_hub(db: sqlite3.Connection, hub: bytes) -> None:
+def _record_hub(db: sqlite3.Connection, hub: bytes) -> None:
     """Record the token of a new hub, and the numbers of the last items before it. The new hub must
     not receive those items.
     """

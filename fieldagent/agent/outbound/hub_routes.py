@@ -61,7 +61,7 @@ class HubRoutes:
         """Number of hops in our last announcement."""
         self._said_at = -inf
 
-    def note(self, station: int, route: RouteToHub) -> bool:
+    def record_route(self, station: int, route: RouteToHub) -> bool:
         """Record the route that a station announces. Return True if we had no usable route
         before.
         """

@@ -9,7 +9,7 @@ from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.journal.records import StoredPackage
 from fieldagent.agent.outbound.cancel import Cancellation, wait_until_settled
 from fieldagent.agent.outbound.intake import Intake
-from fieldagent.agent.outbound.standing import get_standing
+from fieldagent.agent.outbound.standing import get_package_state
 from fieldagent.package.package import (
     SOS_PRIORITY,
     IncidentState,
@@ -25,7 +25,7 @@ ANSWER_DELAY_MAX_S = 15.0
 or for an unplugged modem. After 20 s, the page reports that the agent does not respond."""
 
 
-def can_have_own_messages(journal: Journal, number: int) -> bool:
+def may_include_user_messages(journal: Journal, number: int) -> bool:
     """Return True if a person without a handheld may have sent a message in this kit's incident
     `number`. Then people with handhelds are not allowed to cancel the incident alone.
     """
@@ -76,5 +76,5 @@ def can_be_known(journal: Journal, number: int) -> bool:
     return any(
         delivery.status in (None, Status.DELIVERED)
         for sequence in incident.list_items(journal, number)
-        for delivery in get_standing(journal, sequence).deliveries.values()
+        for delivery in get_package_state(journal, sequence).deliveries.values()
     )

@@ -21,7 +21,7 @@ from fieldagent.agent.journal.records import EndedDelivery, PackageFacts, Stored
 from fieldagent.agent.outbound.channel_queue import ChannelQueue
 from fieldagent.agent.outbound.ending import Endings
 from fieldagent.agent.outbound.head_start import GATHERING_REASON, Begin, compute_head_starts
-from fieldagent.agent.outbound.standing import PackageState, get_standing
+from fieldagent.agent.outbound.standing import PackageState, get_package_state
 from fieldagent.package.delivery import (
     ChannelDelivery,
     FanOut,
@@ -116,7 +116,7 @@ class Intake:
         try:
             known = self._find_earlier(package, idempotency_key)
             if known is not None:
-                return get_standing(self._journal, known.sequence)
+                return get_package_state(self._journal, known.sequence)
             return await self._store(package, idempotency_key, incident_number, handle)
         finally:
             for claim in claims:
@@ -366,7 +366,7 @@ def _store_with_reasons(
         sequence = store(db)
         for channel, begin in waits.items():
             detail = f"{format_duration(begin.after)}: {begin.reason}"
-            history.note(db, [sequence], channel, history.WAITS_EVENT, detail, now)
+            history.record_event(db, [sequence], channel, history.WAITS_EVENT, detail, now)
         return sequence
 
     return store_both

@@ -69,7 +69,7 @@ class SweptHeap(Generic[Entry]):
             self._heap.pop()
         return True
 
-    def bound(self, live_count: int, slack: int) -> None:
+    def limit_size(self, live_count: int, slack: int) -> None:
         """Limit the heap to twice `live_count` entries plus `slack`. Call this function after each
         operation.
         """

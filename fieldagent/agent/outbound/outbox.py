@@ -30,10 +30,10 @@ from fieldagent.agent.outbound.settlement import (
     MAY_HAVE_LEFT_REASON,
     Settlement,
     compute_refused_pause,
-    note_copy,
-    note_doubt,
-    note_sent,
-    note_tried,
+    record_copy,
+    record_doubt,
+    record_failed_attempts,
+    record_transmission,
     settle_failure,
     settle_success,
 )
@@ -178,16 +178,16 @@ class ChannelOutbox:
         await self._journal.persist(outbound.record_intent(self.channel, intent, segments))
         self._intent = intent
 
-    async def note_copy(self, transmission: Transmission) -> None:
+    async def record_copy(self, transmission: Transmission) -> None:
         """Record that the transmission is sent a second time, because it is unknown whether the
         first copy left. Book the possible cost of the first copy.
         """
         spent = self._sum_in_doubt(transmission)
         segments = self._queue.in_flight[transmission.number]
-        note = note_copy(self.channel, segments, spent, self._endings.clock())
+        note = record_copy(self.channel, segments, spent, self._endings.clock())
         await self._journal.persist(combine_operations(note, self.budget.book(spent)))
 
-    async def note_doubtful_cost(self, transmission: Transmission) -> None:
+    async def book_doubtful_cost(self, transmission: Transmission) -> None:
         """Book the credits that a session may have cost, because the gateway may have its
         message.
         """
@@ -196,10 +196,10 @@ class ChannelOutbox:
     def get_packages(self, transmission: Transmission) -> Sequence[int]:
         return [each.sequence for each in self._queue.in_flight[transmission.number]]
 
-    async def note_sms(self, packages: Sequence[int]) -> None:
+    async def record_sms(self, packages: Sequence[int]) -> None:
         now = self._endings.clock()
         await self._journal.persist(
-            lambda db: history.note(db, packages, self.channel, history.SMS_EVENT, "", now)
+            lambda db: history.record_event(db, packages, self.channel, history.SMS_EVENT, "", now)
         )
 
     def _sum_in_doubt(self, transmission: Transmission) -> Spent:
@@ -219,7 +219,7 @@ class ChannelOutbox:
         number, now = transmission.number, self._endings.clock()
         segments = self._queue.in_flight[number]
         if outcome is Outcome.DOUBTFUL:
-            await self._journal.persist(note_doubt(self.channel, segments, reason, now))
+            await self._journal.persist(record_doubt(self.channel, segments, reason, now))
             return
         sent = outcome is Outcome.SENT
         words = self._words.get(number, PiggybackEntries())
@@ -228,7 +228,7 @@ class ChannelOutbox:
             settlement = settle_success(self._journal, self._queue, segments, over)
             spent = compute_price(self._queue.limits.tariff, len(transmission.body))
             record = combine_operations(
-                note_sent(self._queue, segments, spent, now),
+                record_transmission(self._queue, segments, spent, now),
                 self.budget.book(spent),
                 lambda db: self._piggyback.record(db, words),
             )
@@ -239,7 +239,7 @@ class ChannelOutbox:
             settlement = _finish_failed(
                 self._queue, segments, outcome, reason, retry_after, refused_due
             )
-            record = note_tried(self._queue, settlement, reason, now)
+            record = record_failed_attempts(self._queue, settlement, reason, now)
         await self._apply(settlement, record)
         if sent:
             self.link.last_success = now
@@ -256,7 +256,7 @@ class ChannelOutbox:
         segments = self._queue.in_flight[transmission.number]
         settlement = _finish_failed(self._queue, segments, Outcome.DOUBTFUL, reason, retry_after)
         settlement.event = MAY_HAVE_LEFT_REASON
-        record = note_tried(self._queue, settlement, reason, self._endings.clock())
+        record = record_failed_attempts(self._queue, settlement, reason, self._endings.clock())
         await self._apply(settlement, record)
         self._end(transmission.number, is_sent=False)
 
@@ -311,7 +311,7 @@ class ChannelOutbox:
             waits=waits, failed=sorted(back), sent_alone=back, is_intent_ended=begun is None
         )
         reason, now = "the driver failed", self._endings.clock()
-        await self._apply(settlement, note_tried(self._queue, settlement, reason, now))
+        await self._apply(settlement, record_failed_attempts(self._queue, settlement, reason, now))
         for number in lost:
             self._end_transmission(number, is_sent=False)
         # These Packages were taken for a transmission that was not completed.

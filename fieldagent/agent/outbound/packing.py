@@ -82,7 +82,7 @@ class AwaitedAcks:
         await awaited.is_over.wait()
         return not awaited.missed
 
-    def note_heard(self) -> None:
+    def record_heard_station(self) -> None:
         """Record that a station was heard just now."""
         self._heard_at = trio.current_time()
 

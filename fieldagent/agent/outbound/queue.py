@@ -59,9 +59,9 @@ class Timers:
         timer = self._heap.find_first()
         return inf if timer is None else timer[0]
 
-    def bound(self, live_count: int, slack: int) -> None:
+    def limit_size(self, live_count: int, slack: int) -> None:
         """Limit the number of dead timers in the heap to `live_count` plus `slack`."""
-        self._heap.bound(live_count, slack)
+        self._heap.limit_size(live_count, slack)
 
 
 Kind = tuple[int, bool]
@@ -77,7 +77,7 @@ class CollapseIndex:
     def __init__(self) -> None:
         self._newest: dict[Kind, int] = {}
 
-    def note(self, kind: Kind | None, key: int) -> None:
+    def set_newest(self, kind: Kind | None, key: int) -> None:
         if kind is not None:
             self._newest[kind] = key
 
@@ -216,9 +216,9 @@ class Queue:
         entry: Entry = (negated, order, key, collapse, expires, due_time)
         replaced = self._collapse.list_replaceable(collapse, self.get_in_flight())
         for older in replaced:
-            entry = _make_inheriting(entry, self._entries[older])
+            entry = _merge_entries(entry, self._entries[older])
             self.remove(older)
-        self._collapse.note(collapse, key)
+        self._collapse.set_newest(collapse, key)
         self._insert(entry)
         return replaced
 
@@ -231,7 +231,7 @@ class Queue:
             self._ready.push(entry)
         if expires < inf:
             self._expiries.add((expires, key))
-        self._bound()
+        self._limit_heaps()
 
     def find_foremost(self, now: float) -> int | None:
         """Return the key that `pop_due` would take."""
@@ -297,10 +297,10 @@ class Queue:
         if newer is None:
             # A newer Package of this kind may have been added and ended in the meantime, so make
             # this one the newest again.
-            self._collapse.note(collapse, key)
+            self._collapse.set_newest(collapse, key)
             self._insert(entry)
             return True
-        heir = _make_inheriting(self._entries[newer], entry)
+        heir = _merge_entries(self._entries[newer], entry)
         self.remove(key)
         if newer not in self._taken:
             self._insert(heir)
@@ -330,7 +330,7 @@ class Queue:
         if collapse is not None:
             self._collapse.drop(collapse, key)
         if len(self._ready) > DEAD_ENTRIES_SLACK or self._delayed or self._expiries:
-            self._bound()
+            self._limit_heaps()
         return True
 
     def expire(self, now: float, limit: int | None = None) -> list[int]:
@@ -357,10 +357,10 @@ class Queue:
                 self._entries[key] = entry = _make_due_entry(self._entries[key], -inf)
                 self._ready.push(entry)
 
-    def _bound(self) -> None:
+    def _limit_heaps(self) -> None:
         live = len(self._entries)
         for heap in (self._ready, self._delayed, self._expiries):
-            heap.bound(live, DEAD_ENTRIES_SLACK)
+            heap.limit_size(live, DEAD_ENTRIES_SLACK)
 
 
 def _get_kind(entry: Entry | None) -> Kind | None:
@@ -371,7 +371,7 @@ def _make_due_entry(entry: Entry, due_time: float) -> Entry:
     return (*entry[:_DUE_INDEX], due_time)
 
 
-def _make_inheriting(new_entry: Entry, old_entry: Entry) -> Entry:
+def _merge_entries(new_entry: Entry, old_entry: Entry) -> Entry:
     """Return the new entry. If both entries have the same priority, use the earlier order and the
     later due time.
     """

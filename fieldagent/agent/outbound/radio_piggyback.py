@@ -132,7 +132,9 @@ class RadioPiggyback:
         """Return True if neighbours must relay our items to the hub."""
         return self._asks_for_relay()
 
-    def request(self, *, sos: bool = False, excluded: Collection[int] = ()) -> Entry | None:
+    def make_relay_request(
+        self, *, sos: bool = False, excluded: Collection[int] = ()
+    ) -> Entry | None:
         """Return an entry that asks a neighbour to relay to the hub, or None if there is no
         suitable neighbour. If no route is known, an SOS asks every station.
         """
@@ -192,7 +194,7 @@ class RadioPiggyback:
         if not is_listed:
             self.summaries.hide_item(station, item.sequence)
             return
-        self.summaries.note(station, item.sequence, compute_item_digest(item), self.clock())
+        self.summaries.record_item(station, item.sequence, compute_item_digest(item), self.clock())
 
     def repeat_for_returned_station(self, *, crowd: int) -> None:
         """Send our summaries and route soon to a station that has returned. If another station
@@ -258,7 +260,9 @@ class RadioPiggyback:
         self.said |= {each.sequence for each in items}
         urgent = any(each.sos for each in items)
         goes_up = any(not is_going_down(each) for each in items)
-        request = self.request(sos=urgent) if goes_up and self.is_relay_needed() else None
+        request = (
+            self.make_relay_request(sos=urgent) if goes_up and self.is_relay_needed() else None
+        )
         if request is not None:
             draft.add(request, capacity)
         if abs(self.clock() - self._introduced) >= INTRODUCE_INTERVAL_S:

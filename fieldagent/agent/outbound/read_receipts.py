@@ -109,7 +109,7 @@ class ReadReceipt:
         self.hops, self.heard = hops, now
         return True
 
-    def note_echo(self, sender: int) -> None:
+    def record_echo(self, sender: int) -> None:
         """Record that the station `sender` sent the same entry. After RELAYS_ENOUGH such stations,
         we stop sending it.
         """
@@ -198,7 +198,7 @@ class Readings:
         while len(self._passed) > PASSED_MAX:
             del self._passed[next(iter(self._passed))]
         if not passed.receipt.record_arrival(hops, now):
-            passed.receipt.note_echo(sender)
+            passed.receipt.record_echo(sender)
         elif passed.answer is not None and passed.answer.hops < self._hops:
             passed.answer.schedule(now, now + self._spread(ANSWER_DELAY_MAX_S, crowd))
         elif passed.answer is None and hops < self._hops:
@@ -218,7 +218,7 @@ class Readings:
         if passed.answer is None:
             passed.answer = ReadReceipt(station, answer, passed.receipt.alone, hops)
         if not passed.answer.record_arrival(hops, now):
-            passed.answer.note_echo(sender)
+            passed.answer.record_echo(sender)
         elif passed.is_answer_pending and hops < self._hops:
             passed.is_answer_pending = False
             passed.answer.schedule(now, now + self._spread(ANSWER_DELAY_MAX_S, crowd))

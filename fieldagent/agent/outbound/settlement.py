@@ -130,7 +130,7 @@ def _is_completed_by(journal: Journal, queue: ChannelQueue, segment: Segment) ->
     return len(held.get(outbound.ONLY_PEER, set()) | {segment.position}) == segment.count
 
 
-def note_sent(
+def record_transmission(
     queue: ChannelQueue, segments: list[Segment], booked_cost: Spent, now: float
 ) -> Operation[None]:
     """Return the operation that records in the history of each Package that the transmission
@@ -143,12 +143,12 @@ def note_sent(
         left(db)
         for segment in segments:
             detail = _describe_fragment(segment) + cost
-            history.note(db, [segment.sequence], queue.channel, "sent", detail, now)
+            history.record_event(db, [segment.sequence], queue.channel, "sent", detail, now)
 
     return store
 
 
-def note_tried(
+def record_failed_attempts(
     queue: ChannelQueue, settlement: Settlement, reason: str, now: float
 ) -> Operation[None]:
     """Return the operation that records the failed attempts."""
@@ -157,20 +157,22 @@ def note_tried(
 
     def store(db: sqlite3.Connection) -> None:
         tried(db)
-        history.note(db, sequences, queue.channel, event, reason, now)
+        history.record_event(db, sequences, queue.channel, event, reason, now)
 
     return store
 
 
-def note_doubt(
+def record_doubt(
     channel: Channel, segments: list[Segment], reason: str, now: float
 ) -> Operation[None]:
     """Return the operation that records why it is unknown whether the transmission left."""
     sequences = [segment.sequence for segment in segments]
-    return lambda db: history.note(db, sequences, channel, MAY_HAVE_LEFT_REASON, reason, now)
+    return lambda db: history.record_event(
+        db, sequences, channel, MAY_HAVE_LEFT_REASON, reason, now
+    )
 
 
-def note_copy(
+def record_copy(
     channel: Channel, segments: list[Segment], cost: Spent, now: float
 ) -> Operation[None]:
     """Return the operation that records that these segments are sent again, and the possible cost
@@ -182,7 +184,7 @@ def note_copy(
         detail += f"; it may have cost {format_count(cost.doubtful, 'credit')}"
     elif cost.bytes:
         detail += f"; it may have cost {format_count(cost.bytes, 'byte')}"
-    return lambda db: history.note(db, sequences, channel, "goes again", detail, now)
+    return lambda db: history.record_event(db, sequences, channel, "goes again", detail, now)
 
 
 def _describe_fragment(segment: Segment) -> str:
@@ -193,8 +195,8 @@ _CREDITS = re.compile(r", ([0-9]+) credits?(?:, shared by ([0-9]+))?$")
 
 
 def parse_credits(cost: str) -> float:
-    """Return the credits in a cost text that `note_sent` stored. If several Packages shared the
-    credits, return the share of one Package.
+    """Return the credits in a cost text that `record_transmission` stored. If several Packages
+    shared the credits, return the share of one Package.
     """
     match = _CREDITS.search(cost)
     return int(match[1]) / int(match[2] or 1) if match else 0.0

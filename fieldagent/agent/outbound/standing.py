@@ -27,7 +27,7 @@ class PackageState(NamedTuple):
     """Unix time when the Package was accepted."""
 
 
-def find_standing(journal: Journal, id_: int) -> PackageState:
+def find_package_state(journal: Journal, id_: int) -> PackageState:
     """Return the state of the newest Package with the id `id_`. Raises UnknownPackage."""
     known = outbound.find_by_id(journal, id_)
     if known is None:
@@ -36,10 +36,10 @@ def find_standing(journal: Journal, id_: int) -> PackageState:
                 "no Package has the id {id}; the agent deletes ended Packages after a while", id=id_
             )
         )
-    return get_standing(journal, known.sequence)
+    return get_package_state(journal, known.sequence)
 
 
-def get_standing(journal: Journal, sequence: int) -> PackageState:
+def get_package_state(journal: Journal, sequence: int) -> PackageState:
     """Return the state of a Package. Raises UnknownPackage."""
     known = outbound.find_by_sequence(journal, sequence)
     if known is None:

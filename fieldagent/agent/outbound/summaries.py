@@ -130,7 +130,7 @@ class Summaries:
         self._beacon: list[int] = []
         """Stations that the current beacon must still list."""
 
-    def note_crowd(self, crowd: int) -> None:
+    def set_crowd(self, crowd: int) -> None:
         """Set the number of stations in range. They share the work of sending summaries."""
         self._slower = min(SLOWER_MAX, max(1.0, crowd / CROWD_STATIONS))
 
@@ -138,7 +138,7 @@ class Summaries:
     def _in_crowd(self) -> bool:
         return self._slower > 1
 
-    def note(self, station: int, number: int, digest: bytes, now: float) -> None:
+    def record_item(self, station: int, number: int, digest: bytes, now: float) -> None:
         """Record that this kit has the item: it has arrived, or it is our own item and has left."""
         known = self._of(station)
         if known.stored_digests.get(number) == digest:
@@ -161,7 +161,7 @@ class Summaries:
     def load(self, items: Iterable[tuple[int, int, bytes]], now: float) -> None:
         """Load the items from before a restart. Each is given by its station, number and digest."""
         for station, number, digest in items:
-            self.note(station, number, digest, now)
+            self.record_item(station, number, digest, now)
 
     def process_summary(self, summary: Entry, now: float) -> list[int]:
         """Process another station's summary. Return the numbers of the items that the other station
@@ -204,7 +204,7 @@ class Summaries:
             each for each in known.stored_digests if each in reach and each not in numbers
         )
 
-    def digest(self, station: int, number: int) -> bytes | None:
+    def find_digest(self, station: int, number: int) -> bytes | None:
         """Return the digest of the item. Return None if this kit does not have the item, or if the
         item is not one of the newest.
         """

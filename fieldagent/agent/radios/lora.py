@@ -168,13 +168,13 @@ class BoardTurn:
             self.untold = trio.current_time() + patience
             # Count the packet before it is written, because it may be on the air even if this call
             # is cancelled.
-            self._air.note(seconds)
+            self._air.record_use(seconds)
             await write()
             result = await self._outcome(self.untold)
             self.untold = None
             if result is not None:
                 return result
-            self._air.note(-seconds)
+            self._air.record_use(-seconds)
             if trio.current_time() >= ends:
                 return TransmitResult.DROPPED
             await waits.sleep(BUSY_AGAIN)

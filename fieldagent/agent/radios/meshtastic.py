@@ -74,7 +74,7 @@ class MeshtasticModem:
         async with self._sending:
             if not self._air.can_send(seconds, urgent=urgent):
                 return TransmitResult.SPENT
-            self._air.note(seconds)
+            self._air.record_use(seconds)
             said = MeshPacket(
                 to=wire.BROADCAST,
                 channel=self._channel,
@@ -84,7 +84,7 @@ class MeshtasticModem:
             fate = await self._host.send_packet(said, urgent=urgent)
             result = _make_result(fate)
             if result in UNSENT_REASONS:
-                self._air.note(-seconds)
+                self._air.record_use(-seconds)
             else:
                 # The radio does not report the end of a transmission, so wait for the packet's
                 # air-time before the next packet.

@@ -160,7 +160,7 @@ class NodeModem:
             self._node.send(in_hand, trio.current_time())
 
     def _show(self, status: node.NodeStatus) -> None:
-        self._link.note_signal(status.signal)
+        self._link.record_signal(status.signal)
         if status.battery is not None:
             self._link.facts["battery"] = status.battery
         if status.millivolts is not None:

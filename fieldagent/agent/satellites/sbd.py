@@ -58,7 +58,7 @@ def check(port: str, baud: int | None, own_settings: Mapping[str, Any]) -> list[
     """Return findings about the modem. The check sends and reads no message, and has no cost."""
     link = ChannelLink()
     speed = LineSpeed(baud, SBD)
-    speed.note_silent()
+    speed.record_silence()
 
     async def make_findings(modem: Modem) -> list[Finding]:
         firmware = link.facts.get("firmware")

@@ -45,7 +45,7 @@ from fieldagent.agent.journal.handhelds import Handheld
 from fieldagent.agent.journal.incident import IncidentOver
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.outbound.cancel import Cancellation
-from fieldagent.agent.outbound.incident_end import call_off, can_have_own_messages
+from fieldagent.agent.outbound.incident_end import call_off, may_include_user_messages
 from fieldagent.agent.outbound.intake import Intake
 from fieldagent.extensions.people.contract import (
     PRECISE,
@@ -420,7 +420,7 @@ class Desk:
             others = [each for each in there if each.handle != report.handle]
             is_theirs = any(each.raised for each in there)
             over = is_theirs and all(each.called_off for each in others)
-            over = over and not can_have_own_messages(self.journal, open_incident.number)
+            over = over and not may_include_user_messages(self.journal, open_incident.number)
             if over:
                 # Do not wait for a session, because the next message may be another person's SOS.
                 ending = self.cancellation, self.intake, self.proof_keys, open_incident.number

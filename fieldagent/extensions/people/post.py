@@ -225,7 +225,7 @@ class HandheldMessenger:
         parts = split_into_parts(post.text, radio.text_bytes)
         for place in range(post.part, len(parts)):
             packet = radio.make_number()
-            await self.journal.persist(handhelds.note_packet(post.number, packet))
+            await self.journal.persist(handhelds.record_packet_number(post.number, packet))
             answers = 0 if place else post.answers
             outcome = await radio.send_text(post.handle, parts[place], packet, answers)
             if not self._record_outcome(post.handle, outcome):

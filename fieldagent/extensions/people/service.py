@@ -77,7 +77,7 @@ class PeopleService(PartService):
     ) -> NoReturn:
         """Keep the radio open, and exchange messages with it. Raises the journal's errors."""
         kind = load_peoples_radio(self._settings.protocol)
-        await self._journal.persist(handhelds.find_again)
+        await self._journal.persist(handhelds.record_interrupted_packets)
         self.link.state = LinkState.STARTING
 
         async def work() -> None:

@@ -20,7 +20,7 @@ from fieldagent.agent.journal.records import (
     DAMAGED_DELIVERY,
     LANE_SQL,
     RELAYED,
-    ask_anew,
+    allow_relaying_again,
     compute_crc,
 )
 from fieldagent.agent.journal.repair import RepairResult
@@ -353,7 +353,7 @@ class _Salvage:
                 " WHERE sequence = :sequence AND status IS NULL",
                 ended | {"reason": DAMAGED_DELIVERY.reason},
             )
-        ask_anew(self._db, sequence)
+        allow_relaying_again(self._db, sequence)
 
     def _mend_incident(self) -> None:
         """Assign each waiting SOS to an incident, even if the row with its incident is lost."""

@@ -41,12 +41,12 @@ class Checked:
         self._check(transmission)
         await self._outbox.record_intent(transmission, modem=modem, at_modem=at_modem)
 
-    async def note_doubtful_cost(self, transmission: Transmission) -> None:
-        await self._outbox.note_doubtful_cost(transmission)
+    async def book_doubtful_cost(self, transmission: Transmission) -> None:
+        await self._outbox.book_doubtful_cost(transmission)
 
-    async def note_copy(self, transmission: Transmission) -> None:
+    async def record_copy(self, transmission: Transmission) -> None:
         assert self.get_unsettled() is not None, "a copy needs a transmission that may have left"
-        await self._outbox.note_copy(transmission)
+        await self._outbox.record_copy(transmission)
 
     async def settle(
         self,

@@ -33,7 +33,7 @@ SHARES = st.floats(0, 1)
 def paced(*heard: tuple[float, AirTurn]) -> AirPace:
     pace = AirPace()
     for at, turn in heard:
-        pace.note_heard(turn, at)
+        pace.record_packet(turn, at)
     return pace
 
 
@@ -68,7 +68,7 @@ def test_pause_lasts_until_round_of_fragments_ends(
 
 def test_own_transmission_ends_round_of_other_station() -> None:
     pace = paced((0.0, AirTurn(5, 1)))
-    pace.note_transmitted(0.1)
+    pace.record_transmission(0.1)
     assert pace.pause(1.0) < FRAGMENT_SPACING_S
 
 
@@ -76,7 +76,7 @@ def test_answer_wait_adapts_to_measured_answer_times() -> None:
     pace = AirPace()
     assert pace.compute_answer_wait(0, part=True) >= ANSWER_TIMEOUT_S
     for _ in range(30):
-        pace.note_answered(1.0, 0.6, part=True)
+        pace.record_answer(1.0, 0.6, part=True)
     assert ANSWER_WAIT_MIN_S <= pace.compute_answer_wait(0, part=True) < 1.0
     assert pace.compute_answer_wait(0, part=False) >= ANSWER_TIMEOUT_S
     assert pace.compute_answer_wait(UNANSWERED_ROUNDS_MAX, part=True) >= ANSWER_TIMEOUT_S, (
@@ -99,31 +99,31 @@ def test_retry_wait_grows_without_answer(
 @given(st.integers(0, 50), SHARES)
 def test_retry_wait_stays_short_after_recent_answer(tries: int, share: float) -> None:
     pace = AirPace()
-    pace.note_answered(0.0, 1.0, part=False)
+    pace.record_answer(0.0, 1.0, part=False)
     assert pace.compute_retry_wait(tries, 1.0, share, urgent=False, part=False) <= 2 * AGAIN_FIRST
     assert pace.compute_retry_wait(20, 7200.0, 1.0, urgent=False, part=False) == AGAIN_MAX
 
 
 def test_heard_station_shortens_retry_wait_after_miss() -> None:
     pace = AirPace()
-    pace.note_missed(1.0)
+    pace.record_missed_answer(1.0)
     assert pace.read_retry_request()
     assert not pace.read_retry_request(), "no answer has been missed since"
-    pace.note_heard(AirTurn(is_from_known_station=True), 600.0)
+    pace.record_packet(AirTurn(is_from_known_station=True), 600.0)
     assert pace.compute_retry_wait(9, 600.0, 1.0, urgent=False, part=False) == 2 * AGAIN_FIRST
 
 
 def test_early_retries_end_after_unanswered_rounds() -> None:
     pace, now = AirPace(), 0.0
     for _ in range(UNANSWERED_ROUNDS_MAX):
-        pace.note_heard(AirTurn(is_from_known_station=True), now)
-        pace.note_missed(now)
+        pace.record_packet(AirTurn(is_from_known_station=True), now)
+        pace.record_missed_answer(now)
         now += AGAIN_FIRST
-    pace.note_missed(now)
+    pace.record_missed_answer(now)
     assert not pace.read_retry_request()
     assert pace.compute_retry_wait(20, now + 7200.0, 1.0, urgent=False, part=False) == AGAIN_MAX
-    pace.note_heard(AirTurn(is_from_known_station=True), now + 7200.0)
-    pace.note_missed(now + 7200.0)
+    pace.record_packet(AirTurn(is_from_known_station=True), now + 7200.0)
+    pace.record_missed_answer(now + 7200.0)
     assert pace.read_retry_request(), "the station was away meanwhile"
 
 

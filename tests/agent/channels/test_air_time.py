@@ -47,17 +47,17 @@ def limited(percent: float, known: dict[int, float] = {}) -> tuple[Clock, AirTim
 def test_air_time_limit_applies_to_last_hour() -> None:
     clock, used = limited(1.0)
     assert used.can_send(36.0, urgent=False)
-    used.note(20.0)
+    used.record_use(20.0)
     at(clock, 1800.0)
-    used.note(16.0)
+    used.record_use(16.0)
     assert used.compute_remaining() == 0
     assert not used.can_send(0.1, urgent=False)
     assert used.can_send(36.0, urgent=True)
     assert not used.can_send(36.1, urgent=True)
     assert used.find_notice() == ""
-    used.note(1.0)
+    used.record_use(1.0)
     assert used.find_notice().startswith("an SOS has taken more air-time than this hour has: 37 s")
-    used.note(-1.0)
+    used.record_use(-1.0)
     at(clock, 3599.0)
     assert used.compute_remaining() == 0
     at(clock, 3720.0)
@@ -68,14 +68,14 @@ def test_air_time_limit_applies_to_last_hour() -> None:
 
 def test_sos_beyond_air_time_limit_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     _, used = limited(0.1)
-    used.note(3.5)
+    used.record_use(3.5)
     assert used.can_send(0.5, urgent=True)
     assert "an SOS takes more air-time than this hour has" in caplog.text
 
 
 def test_air_time_without_limit_is_unlimited() -> None:
     used = AirTime(Clock())
-    used.note(HOUR)
+    used.record_use(HOUR)
     assert used.can_send(10.0, urgent=False) and not used.is_limited() and used.find_notice() == ""
 
 
@@ -90,7 +90,7 @@ def test_dwell_time_limits_ordinary_packets_to_400_ms() -> None:
     clock = Clock()
     used = AirTime(clock)
     used.narrow(AirLimit(dwell=FCC))
-    used.note(0.3)
+    used.record_use(0.3)
     assert not used.can_send(0.2, urgent=False)
     assert used.can_send(0.2, urgent=True)
     at(clock, 20.0)
@@ -189,7 +189,7 @@ async def test_used_air_time_survives_kill_with_few_writes(tmp_path: Path) -> No
         before = journal.commits
         for minute in range(30):
             at(clock, 60.0 * minute)
-            used.note(6.0)
+            used.record_use(6.0)
             while (
                 sum(air_time.read_known(journal).values())
                 <= used.compute_used() - UNSAVED_SHARE_MAX * 360

@@ -549,8 +549,8 @@ async def test_satellite_relay_reports_hub_only_after_receipt_of_hub(
         await until(lambda: "left by Kit 2's satellite" in ladder())
         assert not any("hub" in each for each in ladder())
         ((carried,),) = ben.journal.read("SELECT sequence FROM carried")
-        await ben.journal.persist(lambda db: outbound.note_receipt(db, carried, 0, 1.0))
-        await ben.endings.note_at_hub(carried, is_proved=True)
+        await ben.journal.persist(lambda db: outbound.store_receipt(db, carried, 0, 1.0))
+        await ben.endings.record_arrival_at_hub(carried, is_proved=True)
         await until(lambda: "at the hub, reported by a neighbour" in ladder())
 
 

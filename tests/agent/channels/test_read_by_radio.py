@@ -327,7 +327,7 @@ async def test_read_receipt_by_radio_and_hub_is_shown_once(tmp_path: Path, clock
         await ada.reception.receive(encode([Entry(sequence, said, int(START))], origin=2))
 
         def by_the_hub(db: Any) -> None:
-            outbound.note_stage(db, sequence, 2, Stage.READ, "Ben", START)
+            outbound.store_stage(db, sequence, 2, Stage.READ, "Ben", START)
 
         await ada.journal.commit(by_the_hub)
         assert ladder(ada, sequence) == ["read by Ben, at user 2's kit"]

@@ -552,7 +552,7 @@ async def test_route_with_low_battery_is_avoided_if_another_exists(
         # If there is no other route, the kit is asked, and its announcement shows the empty
         # battery.
         for number in (1, 5 - spared):
-            between.words.hub_routes.note(number, RouteToHub(NO_ROUTE))
+            between.words.hub_routes.record_route(number, RouteToHub(NO_ROUTE))
         ours = between.words.hub_routes.find_own_route()
         assert (
             between.words.hub_routes.find_next_hop() == spared
@@ -838,7 +838,7 @@ async def test_item_confirmed_after_restart_is_repeated_to_kit_without_item(
     async with station(tmp_path, 1, tmp_path / "nowhere") as ada:
         has_it = replace(summary(1, sent), sequence=number)
         await ada.reception.receive(encode([has_it], origin=2))
-        await until(lambda: ada.words.summaries.digest(1, number) == compute_item_digest(sent))
+        await until(lambda: ada.words.summaries.find_digest(1, number) == compute_item_digest(sent))
         lacks_it = Entry(number, Ack(1, 0, frozenset(), digest=b""))
         await trio.sleep(3)
         await ada.reception.receive(encode([lacks_it], origin=3))

@@ -12,7 +12,7 @@ async def test_signal_is_stored_when_signal_changes(clock: MockClock) -> None:
     link = ChannelLink()
     began = trio.current_time()
     for bars in (3, 3, None, 5):
-        link.note_signal(bars)
+        link.record_signal(bars)
         clock.jump(SIGNAL_EVERY)
     assert link.signal == 5
     assert [bars for _, bars in link.signals] == [3, None, 5]
@@ -22,7 +22,7 @@ async def test_signal_is_stored_when_signal_changes(clock: MockClock) -> None:
 async def test_fluctuating_signal_uses_bounded_memory_and_covers_hours(clock: MockClock) -> None:
     link = ChannelLink()
     for second in range(6 * 3600):
-        link.note_signal(second % 6)
+        link.record_signal(second % 6)
         clock.jump(1)
     assert len(link.signals) == SIGNALS_KEPT
     moments = [at for at, _ in link.signals]

@@ -245,7 +245,7 @@ async def test_proved_update_for_other_kit_is_forwarded(
         taken = ReceivedMessage(k.journal.clock.now(), is_authenticated=proved)
         entry = Entry(0, word, int(now(k)))
         await k.journal.commit(
-            lambda db: news.note(db, 0, entry, None, k.journal.clock, taken) and None
+            lambda db: news.store_news(db, 0, entry, None, k.journal.clock, taken) and None
         )
         assert [each.content for each in taken.updates_for_kits] == [word] * goes
         assert [each.is_authenticated for each in incident.list_updates(k.journal, 70, 9)] == [

@@ -16,7 +16,7 @@ def test_deleted_command_is_recognised_while_older_command_is_open(tmp_path: Pat
     newest = 2 * commands.COMMANDS_MAX
     with closing(connect(tmp_path / "journal", JOURNAL, is_checked=True)) as db:
         for number in range(1, newest + 1):
-            commands.note(db, number, command, "Satellite", 0.0)
+            commands.store_command(db, number, command, "Satellite", 0.0)
             if number > 1:
                 commands.mark_answered(number, 0.0)(db)
         kept = [number for (number,) in db.execute("SELECT number FROM command ORDER BY number")]

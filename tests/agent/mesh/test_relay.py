@@ -113,7 +113,7 @@ async def test_only_items_sent_over_satellite_use_relay_credits(
             deliveries = outbound.read_deliveries(journal, sequence)
             allowed += Channel.SATELLITE in deliveries
             if left:
-                note = partial(history.note, event="sent", detail="", at=1.0)
+                note = partial(history.record_event, event="sent", detail="", at=1.0)
                 over = partial(note, sequences=[sequence], channel=Channel.SATELLITE)
                 await journal.persist(over)
             ended = [

@@ -132,7 +132,7 @@ async def test_booking_is_refunded_if_package_was_not_sent(
         await budget.refund_unspent()
         assert budget.compute_remaining() == 5
         for event in events:
-            note = partial(history.note, event=event, detail="", at=1.0)
+            note = partial(history.record_event, event=event, detail="", at=1.0)
             sequences, channel = [standing.sequence], Channel.SATELLITE
             await k.journal.persist(partial(note, sequences=sequences, channel=channel))
         if status is not None:
@@ -165,7 +165,7 @@ async def test_sms_and_satellite_bookings_are_refunded_separately(
         }
         for (channel, event), is_so in happened.items():
             if is_so:
-                note = partial(history.note, event=event, detail="", at=1.0)
+                note = partial(history.record_event, event=event, detail="", at=1.0)
                 sequences = [standing.sequence]
                 await k.journal.persist(partial(note, sequences=sequences, channel=channel))
         for channel in (Channel.CELLULAR, Channel.SATELLITE):

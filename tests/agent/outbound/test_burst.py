@@ -68,7 +68,7 @@ class Sky:
         heard = Ack(1, self.count, frozenset(has), digest=digest)
 
         def note(db: Any) -> bool:
-            return outbound.note_held(db, RADIO, sequence, station, self.count, has)
+            return outbound.record_held_fragments(db, RADIO, sequence, station, self.count, has)
 
         if await self.k.journal.commit(note) or heard.whole:
             await apply_ack(self.k.outbox.packing, self.k.endings, sequence, heard)

@@ -75,7 +75,7 @@ async def test_package_heard_by_other_kit_is_sent_until_hub_has_item(
         sequence = await deliver_over_radio(k, id_)
         assert k.status(id_) is Status.DELIVERED
         if word is not None:
-            await k.endings.note_at_hub(sequence, is_proved=word == "hub")
+            await k.endings.record_arrival_at_hub(sequence, is_proved=word == "hub")
         delivery: tuple[Status | None, str] = (None, "")
         if fan_out is not FanOut.EVERY and heard_ends:
             delivery = (Status.CANCELED, "delivered over Radio")
@@ -97,7 +97,7 @@ async def test_sos_continues_over_satellite_although_hub_has_item(tmp_path: Path
     async with kit(tmp_path, Channel.RADIO, also=[SATELLITE], station=7, **how) as k:
         id_ = await k.post(priority=SOS_PRIORITY)
         sequence = await deliver_over_radio(k, id_)
-        await k.endings.note_at_hub(sequence, is_proved=True)
+        await k.endings.record_arrival_at_hub(sequence, is_proved=True)
         assert deliveries(k, id_)[SATELLITE] == (None, "")
 
 

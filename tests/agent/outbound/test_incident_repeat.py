@@ -27,7 +27,7 @@ from fieldagent.agent.outbound.incident_repeat import (
     run_incident_repeats,
 )
 from fieldagent.agent.outbound.incident_status import describe_incident, describe_incidents
-from fieldagent.agent.outbound.standing import get_standing
+from fieldagent.agent.outbound.standing import get_package_state
 from fieldagent.package.package import (
     Channel,
     IncidentState,
@@ -177,7 +177,7 @@ async def test_item_that_joins_during_call_off_is_canceled(
         await k.post(message={"content": "help"}, priority=100)
         await k.cancellation.call_off(number := k.sequence())
         standings = [
-            get_standing(k.journal, each) for each in incident.list_items(k.journal, number)
+            get_package_state(k.journal, each) for each in incident.list_items(k.journal, number)
         ]
         assert [each.status for each in standings] == [Status.CANCELED] * 2
         assert k.outbox.load(340) is None
@@ -387,8 +387,8 @@ async def test_history_shows_names_of_stations_introduced_later(
         text = on_air.describe_stop(3, [5, 14])
 
         def note(db: sqlite3.Connection) -> None:
-            assert on_air.note_stopped(db, number, text, START)
-            assert not on_air.note_stopped(db, number, text, START + 1)
+            assert on_air.record_stop(db, number, text, START)
+            assert not on_air.record_stop(db, number, text, START + 1)
 
         def told() -> list[str]:
             own = incident.find_last(k.journal)
@@ -425,14 +425,14 @@ async def _apply_news(k: Kit, said: str) -> None:
         body = words(k, IncidentState(what), MT_KEY)[how]
         await k.hear(body, tagged=how == "tagged")
     elif said.startswith("a neighbour"):
-        await k.journal.persist(lambda db: outbound.note_receipt(db, number, -5, START))
+        await k.journal.persist(lambda db: outbound.store_receipt(db, number, -5, START))
         if "relayed" in said:
             await k.note_relayed(number)
     elif "tagged" in said:
         await k.hear(receipt(k), tagged=True)
     elif "receipt" in said:
         await k.journal.persist(
-            lambda db: outbound.note_receipt(db, number, 0, START, is_proved=False)
+            lambda db: outbound.store_receipt(db, number, 0, START, is_proved=False)
         )
     elif said == "called off here":
         await k.cancellation.call_off(number)

@@ -517,8 +517,8 @@ async def test_answer_to_relayed_sos_is_fetched_with_reserve(
         heard = HeardIncident(4, 7, IncidentState.OPEN, came, came, "help")
 
         def bring(db: sqlite3.Connection) -> None:
-            incident.note_heard(db, heard)
-            outbound.enter_relayed(db, carried, 4, 9, 2)
+            incident.store_heard_incident(db, heard)
+            outbound.mark_relayed(db, carried, 4, 9, 2)
             if word is not None:
                 said = IncidentUpdate(7, word, 4, "Olga")
                 incident.record_update(db, said, came, 0.0, is_proved=True, counts=True)

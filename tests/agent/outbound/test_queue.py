@@ -328,9 +328,9 @@ def test_clearing_long_queue_sweeps_heaps_in_small_steps(order: int) -> None:
         bound(self, live, slack)
         self._lives = before
 
-    bound = SweptHeap.bound
+    bound = SweptHeap.limit_size
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(SweptHeap, "bound", counted)
+        patch.setattr(SweptHeap, "limit_size", counted)
         for key in keys:
             looks = 0
             queue.remove(key)

@@ -34,7 +34,7 @@ def summary(first: int, *numbers: int) -> Entry:
 def with_items(*numbers: int) -> Summaries:
     summaries = Summaries(OWN, lambda: 0.5)
     for number in numbers:
-        summaries.note(OTHER, number, DIGEST, 0.0)
+        summaries.record_item(OTHER, number, DIGEST, 0.0)
     return summaries
 
 
@@ -51,7 +51,7 @@ def test_summary_with_far_number_hides_items_only_temporarily() -> None:
         assert asking is not None and (asking.sequence, list_numbers(asking)) == (FAR, [])
         now += ASK_AFTER_S
         summaries.mark_sent(OTHER, now)
-    summaries.note(OTHER, 4, DIGEST, now)
+    summaries.record_item(OTHER, 4, DIGEST, now)
     assert list_summary_numbers(summaries) == [1, 2, 3, 4], "no kit repeated the far item"
     assert summaries.process_summary(summary(FAR, FAR), now) == [], "no new request"
     assert list_summary_numbers(summaries) == [1, 2, 3, 4]
@@ -63,30 +63,30 @@ def test_summary_with_far_number_hides_items_only_temporarily() -> None:
 def test_stored_items_are_repeated_while_far_number_is_requested() -> None:
     summaries = with_items(1, 2, 3)
     summaries.process_summary(summary(FAR, FAR), 0.0)
-    summaries.note(OTHER, 4, DIGEST, 1.0)
-    assert summaries.digest(OTHER, 4) == DIGEST
+    summaries.record_item(OTHER, 4, DIGEST, 1.0)
+    assert summaries.find_digest(OTHER, 4) == DIGEST
     assert summaries.process_summary(summary(1, 1, 2), 2.0) == [3, 4]
 
 
 def test_item_with_far_number_leaves_summary_after_hour() -> None:
     summaries = with_items(1, 2, FAR)
-    summaries.note(OTHER, 3, DIGEST, FRESH_S - 1)
+    summaries.record_item(OTHER, 3, DIGEST, FRESH_S - 1)
     assert list_summary_numbers(summaries) == [FAR]
     assert summaries.process_summary(summary(1, 1, 2), FRESH_S - 1) == [3], (
         "stored items are repeated in any case"
     )
-    summaries.note(OTHER, 4, DIGEST, FRESH_S)
+    summaries.record_item(OTHER, 4, DIGEST, FRESH_S)
     assert list_summary_numbers(summaries) == [1, 2, 3, 4]
     summaries.process_summary(summary(FAR, FAR), FRESH_S)
     assert list_summary_numbers(summaries) == [1, 2, 3, 4], "received items are not requested again"
     for number in range(5, 500):
-        summaries.note(OTHER, number, DIGEST, FRESH_S)
+        summaries.record_item(OTHER, number, DIGEST, FRESH_S)
     assert list_summary_numbers(summaries) == [*range(484, 500)]
 
 
 def test_late_old_item_does_not_hide_recent_items() -> None:
     summaries = with_items(*range(100, 200))
-    summaries.note(OTHER, 1, DIGEST, FRESH_S - 1)
+    summaries.record_item(OTHER, 1, DIGEST, FRESH_S - 1)
     assert list_summary_numbers(summaries) == [*range(184, 200)]
 
 
@@ -105,13 +105,13 @@ def test_memory_for_claimed_numbers_is_bounded() -> None:
 def beacons(crowd: int, *, speaks_every: float, seconds: int = 3600) -> list[float]:
     """Return the start times of beacons, for a kit that misses a new item every 20 seconds."""
     summaries, begun = with_items(1), [0.0]
-    summaries.note_crowd(crowd)
+    summaries.set_crowd(crowd)
     for now in range(seconds):
         if now % 20 == 0:
             number = 2 + now // 20
             summaries.process_summary(summary(1, number), now)
             if now > 60:
-                summaries.note(OTHER, number - 3, DIGEST, now)
+                summaries.record_item(OTHER, number - 3, DIGEST, now)
         if now % speaks_every == 1:
             for station in summaries.list_due_stations(now, has_other_content=True):
                 summaries.mark_sent(station, now)
@@ -138,7 +138,7 @@ def test_station_that_sends_items_postpones_beacons_in_crowd(
 @pytest.mark.parametrize(("crowd", "rides"), [(CROWD_STATIONS, True), (3 * CROWD_STATIONS, False)])
 def test_summary_known_from_other_kit_is_not_sent_in_crowd(crowd: int, rides: bool) -> None:
     summaries, now = with_items(1, 2), 1.0
-    summaries.note_crowd(crowd)
+    summaries.set_crowd(crowd)
     assert summaries.list_due_stations(now, has_other_content=True) == [OTHER]
     summaries.process_summary(summary(1, 1, 2), 1.0)
     assert bool(summaries.list_due_stations(now, has_other_content=True)) == rides

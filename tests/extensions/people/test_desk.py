@@ -317,7 +317,7 @@ async def test_repeated_acknowledgement_of_an_sos_is_sent_once(tmp_path: Path) -
     async with bench(tmp_path) as there:
         kit = there.kit
         heard = incident.HeardIncident(5, 6, "open", 0.0, 0.0, "help")
-        await kit.journal.commit(lambda db: incident.note_heard(db, heard))
+        await kit.journal.commit(lambda db: incident.store_heard_incident(db, heard))
         parts = SimpleNamespace(journal=kit.journal, intake=kit.intake, incident_status=dict)
         body = b'{"by": "Zoe", "text": "coming"}'
         length = {"content-length": str(len(body))}
@@ -455,7 +455,7 @@ async def test_message_without_satellite_cost_uses_no_credits(
             packages = journal.read("SELECT sequence FROM package ORDER BY sequence DESC LIMIT 1")
             for (sequence,) in packages:
                 if left:
-                    note = partial(history.note, event="sent", detail="", at=1.0)
+                    note = partial(history.record_event, event="sent", detail="", at=1.0)
                     on = partial(note, sequences=[sequence], channel=Channel.SATELLITE)
                     await journal.persist(on)
                 ends = {Channel.CELLULAR: Status.DELIVERED, Channel.SATELLITE: Status.CANCELED}
@@ -616,7 +616,7 @@ async def test_message_stored_at_a_power_cut_is_reported_after_the_restart(tmp_p
         await there.say("hello", number=5)
         journal = there.kit.journal
         await journal.persist(lambda db: db.execute("DELETE FROM handheld_said") and None)
-        await journal.persist(handhelds.find_again)
+        await journal.persist(handhelds.record_interrupted_packets)
         assert [(each.handle, each.number) for each in handhelds.list_reportable(journal)] == [
             (ADA, 5)
         ]
@@ -633,7 +633,7 @@ async def test_sos_stored_at_a_power_cut_can_be_cancelled_by_its_sender(
         journal = there.kit.journal
         await journal.persist(lambda db: db.execute("DELETE FROM handheld_said") and None)
         await journal.persist(lambda db: db.execute("DELETE FROM handheld_sos") and None)
-        await journal.persist(handhelds.find_again)
+        await journal.persist(handhelds.record_interrupted_packets)
         await there.say("SOS CANCEL")
         assert incident.find_open(journal) is None
         assert there.answers()[-1].startswith("Your SOS is called off")
@@ -666,7 +666,7 @@ async def test_custom_package_key_is_not_read_as_a_handheld_packet(
     """
     async with kits.kit(tmp_path) as kit:
         await kit.post(key, message={"content": "from the bridge"})
-        await kit.journal.persist(handhelds.find_again)
+        await kit.journal.persist(handhelds.record_interrupted_packets)
         assert handhelds.list_reportable(kit.journal) == []
 
 

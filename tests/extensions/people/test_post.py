@@ -116,7 +116,7 @@ async def test_stage_interrupted_by_a_power_cut_is_still_reported_to_the_sender(
             postman = HandheldMessenger(kit.journal, kit.inbox, get_unknown_holder, Absence())
             await postman.run(cast(PeopleRadio, Radio(TextOutcome(True, ""))))
         else:
-            await kit.journal.persist(handhelds.note_packet(1, 77))
+            await kit.journal.persist(handhelds.record_packet_number(1, 77))
             sign = HandheldText("👍", direct=True, answers=77, reaction=True)
             others = kit.journal, kit.intake, kit.cancellation, kit.inbox
             desk = Desk(

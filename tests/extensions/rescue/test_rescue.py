@@ -52,7 +52,7 @@ def test_neighbours_sos_never_becomes_the_kits_own(tmp_path: Path, is_known: boo
     package = Package(Message("help"), channels=frozenset({Channel.SATELLITE}), priority=100)
     with closing(connect(old, JOURNAL, is_checked=True)) as db:
         entered = enter(db, package, b"identity", 1.0, None, 1.0)
-        outbound.enter_relayed(db, entered.sequence, NEIGHBOUR, NUMBER, NUMBER - RAISED)
+        outbound.mark_relayed(db, entered.sequence, NEIGHBOUR, NUMBER, NUMBER - RAISED)
         db.execute("DELETE FROM carried")
         db.execute(
             "INSERT INTO heard_incident VALUES (?, ?, 'open', 1, 1, '')", (NEIGHBOUR, RAISED)

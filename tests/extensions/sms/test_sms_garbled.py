@@ -31,7 +31,7 @@ class GarblingModem(OneToSend):
 
     def __init__(self) -> None:
         super().__init__("")
-        self.turn.note(is_linked=True)
+        self.turn.record_link_state(is_linked=True)
         self.looks: list[float] = []
         self.kept: list[tuple[bytes, str]] = []
         self.deleted: list[int] = []

@@ -36,7 +36,7 @@ class OneToSend:
 
     async def _pass(self, moment: str) -> None:
         if moment == self.moment:
-            self.turn.note(is_linked=True)
+            self.turn.record_link_state(is_linked=True)
             self.moment = ""
         await trio.testing.wait_all_tasks_blocked()
 

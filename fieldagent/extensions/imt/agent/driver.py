@@ -49,7 +49,7 @@ from fieldagent.agent.channels.satellite_pace import LinkRest
 from fieldagent.agent.channels.satellite_waits import (
     compute_next_look,
     end_pauses_on_request,
-    note_absent,
+    mark_absent,
     wait_for_first,
     wait_until_rested,
 )
@@ -135,8 +135,8 @@ async def run(
 
     def report(error: BaseException) -> None:
         if isinstance(error, ImtSilent):
-            speed.note_silent()
-        note_absent(link, error)
+            speed.record_silence()
+        mark_absent(link, error)
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(_store_mail, reception, pace.mail)
@@ -370,7 +370,7 @@ class ImtDriver:
             len(transmission.body),
             intent.modem,
         )
-        await self.outbox.note_copy(transmission)
+        await self.outbox.record_copy(transmission)
         if not transmission.urgent and await self._is_urgent_waiting():
             log.info("an SOS is sent before the repeat of a message that may have left")
             await self.outbox.settle(transmission, Outcome.NOT_SENT, reason=WENT_FIRST.description)

@@ -53,7 +53,7 @@ def check(port: str, baud: int | None, settings: Mapping[str, Any]) -> list[Find
     topic: str = settings["imt-topic"]
     mail = Mailbag()
     speed = LineSpeed(baud, PROBE)
-    speed.note_silent()
+    speed.record_silence()
 
     async def ask_modem() -> list[Finding]:
         with trio.move_on_after(CHECK_TIMEOUT_S):

@@ -222,7 +222,7 @@ class ImtModem:
     def record_sky(self, sky: messages.Constellation) -> None:
         """Record the modem's view of the network."""
         self.facts.service = sky.visible
-        self.link.note_signal(sky.bars)
+        self.link.record_signal(sky.bars)
 
     async def _send_segment(self, request: messages.SegmentWanted) -> None:
         """Send a segment from memory at once, because the modem waits only 0.3 s."""

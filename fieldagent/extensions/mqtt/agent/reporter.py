@@ -19,7 +19,7 @@ from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.journal.records import DamagedPackage, StoredPackage
 from fieldagent.agent.outbound.day_budget import DayBudget
 from fieldagent.agent.outbound.reach import list_reached
-from fieldagent.agent.outbound.standing import UnknownPackage, get_standing
+from fieldagent.agent.outbound.standing import UnknownPackage, get_package_state
 from fieldagent.extensions.mqtt.agent import documents
 from fieldagent.extensions.mqtt.agent.door import MARK
 from fieldagent.extensions.mqtt.agent.topics import MqttTopics
@@ -145,7 +145,7 @@ class Reporter:
                 )
 
     def _describe_standing(self, accepted: StoredPackage) -> dict[str, Any]:
-        standing = get_standing(self._journal, accepted.sequence)
+        standing = get_package_state(self._journal, accepted.sequence)
         known = outbound.find_by_sequence(self._journal, accepted.sequence)
         steps = [] if known is None else list_reached(self._journal, known)
         return {

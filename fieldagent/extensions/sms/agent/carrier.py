@@ -324,7 +324,7 @@ class SmsCarrier:
         forget_reference(self._under_way.values(), sent.reference)
         if sent.reference is not None:
             under_way.references[sent.reference] = under_way.copies
-        await self._outbox.note_sms(packages)
+        await self._outbox.record_sms(packages)
         here = self._under_way.get(tag) is under_way
         if here and sent.outcome is Outcome.DOUBTFUL:
             log.warning("an SMS may have left: %s", sent.reason)
@@ -486,7 +486,7 @@ class SmsCarrier:
         if (link.state, link.reason) != (state, str(error)):
             log.warning("no SMS can be sent: %s; trying again", error)
         link.state, link.reason = state, str(error)
-        link.note_signal(None)
+        link.record_signal(None)
         self._show()
 
     def _describe_spent_day(self) -> str:
@@ -494,7 +494,7 @@ class SmsCarrier:
 
     def _show(self) -> None:
         link, facts = self._seat.link, self._seat.cellular.facts
-        self._seat.cellular.note_signal(link.signal)
+        self._seat.cellular.record_signal(link.signal)
         over = "" if self._is_affordable(urgent=False) else self._describe_spent_day()
         reason = over or link.reason
         facts["sms"] = f"{link.state.value}{': ' if reason else ''}{reason}"

@@ -167,7 +167,7 @@ class GsmModem:
         link.
         """
         registered = sms_modem.is_registered(await self.ask(sms_modem.NETWORK))
-        self.link.note_signal(sms_modem.parse_bars(await self.ask(sms_modem.SIGNAL)))
+        self.link.record_signal(sms_modem.parse_bars(await self.ask(sms_modem.SIGNAL)))
         self.link.state = LinkState.READY if registered else LinkState.NO_SERVICE
         self.link.reason = "" if registered else "the modem finds no network that accepts it"
         filled = sms_modem.parse_used_places(await self.ask(sms_modem.STORE))

@@ -160,7 +160,7 @@ class ManagedModem:
             raise GsmRefuses(_describe_remedy(modem))
         if modem.imei:
             self.link.facts["smsModem"] = modem.imei
-        self.link.note_signal(modem.bars)
+        self.link.record_signal(modem.bars)
         self.link.state = LinkState.READY if modem.registered else LinkState.NO_SERVICE
         self.link.reason = "" if modem.registered else "the modem finds no network that accepts it"
 
