@@ -16,7 +16,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from fieldagent.system.signed_release import PROGRAM, SYSTEM
-from fieldagent.system.system_image import SUFFIX, UnreadableImage, read_image
+from fieldagent.system.system_image import SUFFIX, UnreadableImage, decode_image
 
 
 def parser_of(name: str) -> argparse.ArgumentParser:
@@ -46,7 +46,7 @@ def kind_of(path: Path) -> str:
 def version_of(program: Path) -> str:
     if kind_of(program) == SYSTEM:
         try:
-            return read_image(program.read_bytes()).name.version
+            return decode_image(program.read_bytes()).name.version
         except (OSError, UnreadableImage) as wrong:
             sys.exit(f"{program}: {wrong}")
     try:

@@ -22,15 +22,15 @@ from fieldagent.system.system_image import (
     SystemName,
     SystemPiece,
     UnreadableImage,
+    decode_image,
     digest,
+    encode_image,
     make_delta_name,
     make_pieces_folder,
     make_reader,
     read_around,
-    read_image,
     read_in_pieces,
     read_name,
-    write_image,
 )
 from fieldagent.system.zstd import ZstdFailed, pack, unpack
 
@@ -58,14 +58,14 @@ def make(source: Path, name: SystemName, target: Path) -> None:
 
         with ThreadPoolExecutor(os.cpu_count()) as workers:
             pieces = [*workers.map(packed, read_in_pieces(make_reader(file.fileno()), size))]
-    target.write_bytes(write_image(SystemImage(name, size, pieces)))
+    target.write_bytes(encode_image(SystemImage(name, size, pieces)))
 
 
 def make_delta(target: Path, before: Path) -> Path:
     """Write the list for kits with the system `before`: the changed pieces, each as a difference if
     that is smaller. Raises UnreadableImage, ZstdFailed, OSError.
     """
-    new, old = (read_image(each.read_bytes()) for each in (target, before))
+    new, old = (decode_image(each.read_bytes()) for each in (target, before))
     folder = Path(make_pieces_folder(str(target)))
     read_new, read_old = stored(target, new), stored(before, old)
 
@@ -82,7 +82,7 @@ def make_delta(target: Path, before: Path) -> Path:
     pieces = [changed(number) for number in range(len(new.pieces))]
     delta = new._replace(pieces=pieces, before=old.name.id, before_size=old.size)
     made = Path(make_delta_name(str(target), old.name.id))
-    made.write_bytes(write_image(delta))
+    made.write_bytes(encode_image(delta))
     return made
 
 

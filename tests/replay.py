@@ -187,7 +187,7 @@ HELLO = b"\x87\x00"
 
 def records_of(file: Path) -> list[TraceRecord]:
     """Return the records of a trace file."""
-    return trace.read(file.read_text("ascii"))
+    return trace.parse_trace(file.read_text("ascii"))
 
 
 def kind_of(file: Path) -> str:

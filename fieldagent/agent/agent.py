@@ -60,7 +60,7 @@ from fieldagent.store.group import StoreFailed, StoreFull
 from fieldagent.system import waits
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.price import Price
-from fieldagent.system.signals import Asks, stop_at_signal
+from fieldagent.system.signals import StopRequests, stop_at_signal
 from fieldagent.system.supervisor import Note, Part, Supervisor, describe_error
 from fieldagent.system.systemd_notify import notify
 
@@ -348,7 +348,7 @@ def _open_logbook(settings: Settings, journal: Journal) -> Logbook | None:
 async def run(
     settings: Settings,
     emit: Callable[[str], None],
-    stop_requests: Asks,
+    stop_requests: StopRequests,
     *,
     task_status: trio.TaskStatus[int] = trio.TASK_STATUS_IGNORED,
 ) -> None:
@@ -388,7 +388,7 @@ async def _run_journal(journal: Journal, stop_event: trio.Event) -> None:
 async def _run_parts(
     agent: Agent,
     listeners: list[socket.socket],
-    stop_requests: Asks,
+    stop_requests: StopRequests,
     stop_event: trio.Event,
     task_status: trio.TaskStatus[int],
 ) -> None:

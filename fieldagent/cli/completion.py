@@ -16,7 +16,7 @@ from fieldagent.system.exit_codes import OK
 
 def print_completion(arguments: argparse.Namespace) -> int:
     """Print the completion script for the requested shell."""
-    write = {"bash": _write_bash, "zsh": _write_zsh, "fish": _write_fish}[arguments.shell]
+    write = {"bash": _format_bash, "zsh": _format_zsh, "fish": _format_fish}[arguments.shell]
     print("\n".join(write(list(list_commands(build_parser())))))
     return OK
 
@@ -32,7 +32,7 @@ def _format_offered(command: Command) -> str:
     return " ".join([*command.subcommands, *choices, *flags])
 
 
-def _write_cases(tree: Sequence[Command], offer: str, of_files: str) -> Iterator[str]:
+def _format_cases(tree: Sequence[Command], offer: str, of_files: str) -> Iterator[str]:
     """Yield a part that the scripts for bash and zsh have in common. `previous` is the word before
     the current word, and `at` the path of the command.
     """
@@ -56,50 +56,50 @@ def _walk(tree: Sequence[Command], words: str, current: str) -> Iterator[str]:
     """
     yield f"    for ((; i < {current}; i++)); do"
     yield f'        case "$at ${{{words}[i]}}" in'
-    yield f'            {_write_pattern(tree)}) at="$at ${{{words}[i]}}" ;;'
+    yield f'            {_format_pattern(tree)}) at="$at ${{{words}[i]}}" ;;'
     yield "        esac"
     yield "    done"
 
 
-def _write_pattern(tree: Sequence[Command]) -> str:
+def _format_pattern(tree: Sequence[Command]) -> str:
     """Return a shell pattern that matches the path of any command."""
     return " | ".join(_quote_place(command.words) for command in tree if command.words)
 
 
-def _write_bash(tree: Sequence[Command]) -> Iterator[str]:
+def _format_bash(tree: Sequence[Command]) -> Iterator[str]:
     yield "_fieldagent() {"
     yield "    local at='' i=1 word=${COMP_WORDS[COMP_CWORD]}"
     yield "    local previous=${COMP_WORDS[COMP_CWORD - 1]}"
     yield "    [[ $COMP_CWORD -gt 1 && ${COMP_WORDS[1]} == help ]] && i=2"
     yield from _walk(tree, "COMP_WORDS", "COMP_CWORD")
     yield "    COMPREPLY=()"
-    yield from _write_cases(tree, "COMPREPLY=($(compgen -W '{}' -- \"$word\"))", ":")
+    yield from _format_cases(tree, "COMPREPLY=($(compgen -W '{}' -- \"$word\"))", ":")
     yield "}"
     # If nothing is offered, bash completes file names.
     yield "complete -o default -F _fieldagent fieldagent"
 
 
-def _write_zsh(tree: Sequence[Command]) -> Iterator[str]:
+def _format_zsh(tree: Sequence[Command]) -> Iterator[str]:
     yield "#compdef fieldagent"
     yield "_fieldagent() {"
     yield "    local at='' i=2 previous=${words[CURRENT - 1]}"
     yield "    [[ $CURRENT -gt 2 && ${words[2]} == help ]] && i=3"
     yield from _walk(tree, "words", "CURRENT")
-    yield from _write_cases(tree, "compadd -- {} || _files", "_files")
+    yield from _format_cases(tree, "compadd -- {} || _files", "_files")
     yield "}"
     yield "# Called by the completion where this is one of its files; read by .zshrc otherwise."
     yield 'if [[ ${funcstack[1]} == _fieldagent ]]; then _fieldagent "$@"'
     yield "else compdef _fieldagent fieldagent; fi"
 
 
-def _write_fish(tree: Sequence[Command]) -> Iterator[str]:
+def _format_fish(tree: Sequence[Command]) -> Iterator[str]:
     yield "function __fieldagent_at"
     yield "    set -l at ''"
     yield "    set -l given (commandline -opc)"
     yield '    test "$given[2]" = help; and set -e given[2]'
     yield "    for word in $given[2..-1]"
     yield '        switch "$at $word"'
-    yield f"            case {_write_pattern(tree).replace(' | ', ' ')}"
+    yield f"            case {_format_pattern(tree).replace(' | ', ' ')}"
     yield '                set at "$at $word"'
     yield "        end"
     yield "    end"
@@ -113,10 +113,10 @@ def _write_fish(tree: Sequence[Command]) -> Iterator[str]:
         if below:
             yield f"{there} -f -a {_quote_for_fish(' '.join(below))}"
         for option in command.options:
-            yield f"{there} {_write_fish_option(option)}"
+            yield f"{there} {_format_fish_option(option)}"
 
 
-def _write_fish_option(option: Option) -> str:
+def _format_fish_option(option: Option) -> str:
     names = [f"-l {name[2:]}" if name[:2] == "--" else f"-s {name[1:]}" for name in option.names]
     value = ["-r -F"] if option.value else []
     if option.choices:

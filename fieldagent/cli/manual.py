@@ -13,11 +13,11 @@ from fieldagent.system.exit_codes import MEANINGS, OK
 
 def print_manual(_: argparse.Namespace) -> int:
     """Print the manual page for all commands of the parser, and return OK."""
-    print("\n".join(_write_page()))
+    print("\n".join(_format_page()))
     return OK
 
 
-def _write_page() -> Iterator[str]:
+def _format_page() -> Iterator[str]:
     program, *rest = list_commands(build_parser())
     yield f'.TH FIELDAGENT 1 "" "fieldagent {__version__}" "User Commands"'
     yield ".SH NAME"
@@ -27,7 +27,7 @@ def _write_page() -> Iterator[str]:
     yield ".SH SYNOPSIS"
     yield _escape_roff(program.usage)
     yield ".SH OPTIONS"
-    yield from _write_arguments(program)
+    yield from _format_arguments(program)
     yield ".SH COMMANDS"
     for command in rest:
         yield f".SS {_escape_roff(' '.join(('fieldagent', *command.words)))}"
@@ -35,7 +35,7 @@ def _write_page() -> Iterator[str]:
         if not command.subcommands:
             yield ".PP"
             yield _escape_roff(command.usage)
-        yield from _write_arguments(command)
+        yield from _format_arguments(command)
         if command.epilog:
             yield ".PP"
             yield _escape_roff(command.epilog)
@@ -43,7 +43,7 @@ def _write_page() -> Iterator[str]:
     yield _escape_roff(MEANINGS)
 
 
-def _write_arguments(command: Command) -> Iterator[str]:
+def _format_arguments(command: Command) -> Iterator[str]:
     for option in (*command.arguments, *command.options):
         yield ".TP"
         yield _escape_roff(_find_name(option))

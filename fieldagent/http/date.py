@@ -18,14 +18,14 @@ _FIXED_FORM = re.compile(
 
 
 @lru_cache(maxsize=2)
-def write_date(second: int) -> bytes:
+def format_date(second: int) -> bytes:
     """Return a Unix time in whole seconds as a date (IMF-fixdate)."""
     now = time.gmtime(second)
     day, month = _DAYS[now.tm_wday], _MONTHS[now.tm_mon - 1]
     return time.strftime(f"{day}, %d {month} %Y %H:%M:%S GMT", now).encode("ascii")
 
 
-def read_date(text: str) -> float | None:
+def parse_date(text: str) -> float | None:
     """Return a date as Unix time, or None if it does not have the form that senders must use
     today.
     """
@@ -42,6 +42,6 @@ def read_date(text: str) -> float | None:
     return midnight + hour * 3600 + minute * 60 + second
 
 
-def read_delay(text: str) -> float | None:
+def parse_delay(text: str) -> float | None:
     """Return the seconds of a `Retry-After`, or None if it is not an integer."""
     return float(text[:9]) if text.isascii() and text.isdigit() else None

@@ -36,7 +36,7 @@ class Introductions:
             behind = await _receive_exactly(peer, proxy_protocol.compute_remaining_length(head))
             return proxy_protocol.read_client(head, behind) or proxy
         except (OSError, RemoteProtocolError) as error:
-            if count := self._refused.note():
+            if count := self._refused.count_event():
                 message = f"{count} connections from proxies were refused, the last from %s: %s"
                 log.warning(message, proxy, error)
             return None

@@ -228,7 +228,7 @@ class LinkSession(Generic[Outgoing]):
 
     async def _send_messages(self) -> NoReturn:
         while True:
-            await self._send_message(self._link.note(await self._post.wait_for_next_note()))
+            await self._send_message(self._link.make_note(await self._post.wait_for_next_note()))
 
     async def _store_arrived(self, message: MessageReceived) -> None:
         # Do not interrupt storing, because the message would be stored but not acknowledged.

@@ -25,19 +25,19 @@ class Family(NamedTuple):
     unit: str = ""
 
 
-def write_metrics(program: str, families: Iterable[Family]) -> str:
+def format_metrics(program: str, families: Iterable[Family]) -> str:
     """Return the families as OpenMetrics text. `program` is the prefix of each name."""
     return (
         "".join(
             line
             for family in families
-            for line in _write_family(f"{program}_{family.name}", family)
+            for line in _format_family(f"{program}_{family.name}", family)
         )
         + "# EOF\n"
     )
 
 
-def _write_family(name: str, family: Family) -> Iterator[str]:
+def _format_family(name: str, family: Family) -> Iterator[str]:
     yield f"# TYPE {name} {family.kind}\n"
     if family.unit:
         yield f"# UNIT {name} {family.unit}\n"

@@ -269,13 +269,13 @@ class Visit:
     async def wait_for_turn(self) -> None:
         """Wait until the account allows a turn. Raises Problem 429."""
 
-    def note_request(self, head: Request) -> None:
+    def record_request(self, head: Request) -> None:
         """Record that the following work is for this request."""
 
-    def note_admission(self, head: Request, caller: Any) -> None:
+    def record_admission(self, head: Request, caller: Any) -> None:
         """Record that the request was admitted. `caller` is None if anyone is admitted."""
 
-    def note_refused(self, head: Request, status: int) -> None:
+    def record_refusal(self, head: Request, status: int) -> None:
         """Record that the request was refused by its head."""
 
 
@@ -321,16 +321,16 @@ class PacedVisit(Visit):
         if self._account is not None:
             await self._account.wait_for_turn()
 
-    def note_request(self, head: Request) -> None:
+    def record_request(self, head: Request) -> None:
         self._account = self._pace.find_account(head)
 
-    def note_admission(self, head: Request, caller: Any) -> None:
+    def record_admission(self, head: Request, caller: Any) -> None:
         if caller is not None:
             self._pace.remember(head)
             self._account = self._pace.find_account(head)
             self._move_cost_to_caller()
 
-    def note_proved(self, share_name: str) -> None:
+    def record_authentication(self, share_name: str) -> None:
         """Make the caller's own account pay for this connection, because the caller has
         authenticated itself without HTTP, for example with a certificate.
         """
@@ -343,6 +343,6 @@ class PacedVisit(Visit):
             self._door.spend(-self._at_door)
             self._at_door = 0.0
 
-    def note_refused(self, head: Request, status: int) -> None:
+    def record_refusal(self, head: Request, status: int) -> None:
         if status == 401:
             self._pace.forget(head)

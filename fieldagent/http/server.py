@@ -25,7 +25,7 @@ import trio
 from trio.lowlevel import checkpoint, wait_readable, wait_writable
 
 from fieldagent.http.address import find_source, is_in
-from fieldagent.http.date import write_date
+from fieldagent.http.date import format_date
 from fieldagent.http.limits import Limits
 from fieldagent.http.message import Guard, Judge, Request, Response
 from fieldagent.http.pace import Visit
@@ -473,14 +473,14 @@ class _Connection:
         """Admit a request by its head, read its body, and return the response. Raises Problem if
         the body is not accepted or does not arrive.
         """
-        self._visit.note_request(head)
+        self._visit.record_request(head)
         await self._wait_for_turn()
         admission = await self._attempt(self._server.judge, head, "a request's head")
         if isinstance(admission, Response):
-            self._visit.note_refused(head, admission.status)
+            self._visit.record_refusal(head, admission.status)
             self._protocol.drop_body()
             return admission
-        self._visit.note_admission(head, admission.caller)
+        self._visit.record_admission(head, admission.caller)
         self._protocol.admit(admission)
         with self._server.bodies.reserve(self._protocol.announced) as share:
             request = await self._wait_for_request()
@@ -520,7 +520,7 @@ class _Connection:
         """Send a response. Return False if the connection cannot be used for another request."""
         protocol = self._protocol
         close = self.crowded_out or self._server.stopping.is_set()
-        date = write_date(int(time.time()))
+        date = format_date(int(time.time()))
         await self.peer.write(
             protocol.respond(response, date=date, close=close, head_only=head_only)
         )
@@ -533,9 +533,9 @@ class _Connection:
         returns.
         """
         assert response.upgrade is not None
-        self._visit.note_admission(head, response.upgrade)
+        self._visit.record_admission(head, response.upgrade)
         self._visit.end()
-        said, already = self._protocol.switch(response, date=write_date(int(time.time())))
+        said, already = self._protocol.switch(response, date=format_date(int(time.time())))
         await self.peer.write(said)
         scope = self.peer.begin_phase_within(Phase.UPGRADED, trio.CancelScope())
         self._server.remove_from_source(self)
@@ -571,7 +571,7 @@ class _Connection:
         scope.cancel()
 
     async def _refuse(self, problem: Problem) -> None:
-        date = write_date(int(time.time()))
+        date = format_date(int(time.time()))
         answer = problem.make_response()
         await self.peer.write(
             self._protocol.respond(answer, date=date, close=True, head_only=False)

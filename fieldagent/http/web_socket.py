@@ -20,7 +20,7 @@ from websockets.http11 import Response as Answer
 from websockets.protocol import Protocol, State
 from websockets.uri import parse_uri
 
-from fieldagent.http.date import read_delay
+from fieldagent.http.date import parse_delay
 
 QUIET_LOG = logging.getLogger(f"{__name__}.protocol")
 """Logger for `websockets`, at WARNING. The library would log headers with tokens at DEBUG, and the
@@ -178,7 +178,7 @@ async def connect(
         case None:
             return opening
         case InvalidStatus(response=answer):
-            again = read_delay(answer.headers.get("Retry-After", ""))
+            again = parse_delay(answer.headers.get("Retry-After", ""))
             raise HandshakeRefused(answer.status_code, answer.reason_phrase, again)
         case Exception(__cause__=EOFError()):
             raise WebSocketClosed(CloseCode.ABNORMAL_CLOSURE, "the connection was broken off")

@@ -79,7 +79,7 @@ from fieldagent.hub.webhook.reach import open_public
 from fieldagent.page.refusals import translate_problems
 from fieldagent.store.group import StoreFailed, StoreFull, StoreUnavailable
 from fieldagent.system import waits
-from fieldagent.system.signals import Asks
+from fieldagent.system.signals import StopRequests
 from fieldagent.system.supervisor import Supervisor, log_fault
 from fieldagent.system.systemd_notify import get_watchdog_interval, notify
 from fieldagent.webhook.delivery import HandoverResult
@@ -362,7 +362,7 @@ async def run(
     settings: HubSettings,
     store: Store,
     emit: Callable[[str], None],
-    asks: Asks,
+    asks: StopRequests,
     *,
     guest: Guest | None = None,
     task_status: trio.TaskStatus[int] = trio.TASK_STATUS_IGNORED,
@@ -406,7 +406,7 @@ async def run(
         raise hub.failed
 
 
-async def _handle_signals(asks: Asks, hub: Hub, certificate: Certificate | None) -> None:
+async def _handle_signals(asks: StopRequests, hub: Hub, certificate: Certificate | None) -> None:
     """Handle signals. SIGTERM and SIGINT stop the hub; a second such signal stops it at once.
     SIGHUP reads the certificate again.
     """

@@ -171,18 +171,18 @@ def make_files(card_settings: Mapping[str, str]) -> dict[str, str]:
         lines = [f"Address={own}"]
         lines += [f"Gateway={card_settings['gateway']}"] if "gateway" in card_settings else []
         lines += [f"DNS={card_settings['dns']}"] if "dns" in card_settings else []
-        made["etc/systemd/network/70-kit-cable.network"] = _write_network("Type=ether", *lines)
+        made["etc/systemd/network/70-kit-cable.network"] = _format_network("Type=ether", *lines)
     if name := card_settings.get("wifi"):
-        made["etc/systemd/network/70-kit-wifi.network"] = _write_network(
+        made["etc/systemd/network/70-kit-wifi.network"] = _format_network(
             f"Name={ADAPTER}", "DHCP=yes"
         )
-        made[f"etc/wpa_supplicant/wpa_supplicant-{ADAPTER}.conf"] = _write_client(
+        made[f"etc/wpa_supplicant/wpa_supplicant-{ADAPTER}.conf"] = _format_client(
             name, card_settings
         )
     if name := card_settings.get("access-point"):
         lines = [f"Address={CAMP}", "ConfigureWithoutCarrier=yes"]
-        made["etc/systemd/network/70-kit-wifi.network"] = _write_network(f"Name={ADAPTER}", *lines)
-        made["etc/hostapd/hostapd.conf"] = _write_access_point(name, card_settings)
+        made["etc/systemd/network/70-kit-wifi.network"] = _format_network(f"Name={ADAPTER}", *lines)
+        made["etc/hostapd/hostapd.conf"] = _format_access_point(name, card_settings)
         made["etc/dnsmasq.d/kit.conf"] = _NAMES
         made["etc/nftables.conf"] = _PORTAL
     return made
@@ -195,18 +195,18 @@ def list_units(card_settings: Mapping[str, str]) -> list[str]:
     return [f"wpa_supplicant@{ADAPTER}.service"] if "wifi" in card_settings else []
 
 
-def _write_network(match: str, *lines: str) -> str:
+def _format_network(match: str, *lines: str) -> str:
     return "\n".join(["[Match]", match, "[Network]", *lines, ""])
 
 
-def _write_client(name: str, card_settings: Mapping[str, str]) -> str:
+def _format_client(name: str, card_settings: Mapping[str, str]) -> str:
     secret = card_settings.get("wifi-password")
     key = "key_mgmt=NONE" if secret is None else f"psk={derive_pre_shared_key(name, secret)}"
     network = f"network={{\n\tssid={name.encode().hex()}\n\tscan_ssid=1\n\t{key}\n}}\n"
     return f"ctrl_interface=/run/wpa_supplicant\ncountry={card_settings['country']}\n{network}"
 
 
-def _write_access_point(name: str, card_settings: Mapping[str, str]) -> str:
+def _format_access_point(name: str, card_settings: Mapping[str, str]) -> str:
     secret = card_settings["access-point-password"]
     kind = "wpa_psk" if _PRE_SHARED.fullmatch(secret) else "wpa_passphrase"
     return f"""\

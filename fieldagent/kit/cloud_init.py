@@ -89,19 +89,19 @@ def read_public_keys(file: Path) -> Sequence[str]:
     return keys
 
 
-def write_texts(user: Mapping[str, Any], network: Mapping[str, Any] | None) -> Mapping[str, str]:
+def format_files(user: Mapping[str, Any], network: Mapping[str, Any] | None) -> Mapping[str, str]:
     """Return the contents of the files, by name. If a content changes, cloud-init assumes another
     machine, and configures the system again.
     """
-    made = {"user-data": "#cloud-config\n" + _write_text(user)}
+    made = {"user-data": "#cloud-config\n" + _format_file(user)}
     if network is not None:
-        made["network-config"] = _write_text(network)
+        made["network-config"] = _format_file(network)
     content = hashlib.sha256("".join(made.values()).encode()).hexdigest()
     instance = {"instance-id": f"{user['hostname']}-{content[:12]}", "dsmode": "local"}
-    return made | {"meta-data": _write_text(instance)}
+    return made | {"meta-data": _format_file(instance)}
 
 
-def _write_text(content: Mapping[str, Any]) -> str:
+def _format_file(content: Mapping[str, Any]) -> str:
     return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
 
 

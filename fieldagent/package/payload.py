@@ -20,7 +20,7 @@ from fieldagent.package.package import (
     Message,
     Waypoint,
 )
-from fieldagent.package.writing import write_timestamp
+from fieldagent.package.writing import format_timestamp
 from fieldagent.system.lazy_dataclass import dataclass
 
 
@@ -98,7 +98,7 @@ def make_event(item: Item, timestamp: datetime) -> dict[str, Any]:
     None.
     """
     write = _EVENTS[type(item)]
-    members = {"type": type(item).__name__, "timestamp": write_timestamp(timestamp), **write(item)}
+    members = {"type": type(item).__name__, "timestamp": format_timestamp(timestamp), **write(item)}
     return {name: value for name, value in members.items() if value is not None}
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from fieldagent.package.package import Location, Waypoint
 from fieldagent.package.payload import Identity
-from fieldagent.package.writing import write_timestamp
+from fieldagent.package.writing import format_timestamp
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
 CONTENT_TYPES = {
@@ -43,7 +43,7 @@ def _make_feature(point: PlacedPoint) -> dict[str, Any]:
         "sender": point.sender.id,
         "name": point.sender.name,
         "device": point.device,
-        "timestamp": write_timestamp(point.moment),
+        "timestamp": format_timestamp(point.moment),
         "sos": point.sos,
     }
     if isinstance(place, Waypoint):
@@ -95,7 +95,7 @@ def make_kml(places: Sequence[PlacedPoint], pause: float = inf) -> str:
     ]
     for title, points in _group_by_owner(places).items():
         for leg in split_into_legs(points, pause):
-            first, last = (write_timestamp(leg[at].moment) for at in (0, -1))
+            first, last = (format_timestamp(leg[at].moment) for at in (0, -1))
             lines.append(
                 f"<Placemark><name>{_escape_text(title)}</name><TimeSpan><begin>{first}</begin>"
                 f"<end>{last}</end></TimeSpan><LineString><coordinates>{_format_line(leg)}</coordinates>"
@@ -136,7 +136,7 @@ def _make_placemark(name: str, point: PlacedPoint, notes: str | None = None) -> 
     words = "" if notes is None else f"<description>{_escape_text(notes)}</description>"
     return (
         f"<Placemark><name>{_escape_text(name)}</name>{words}"
-        f"<TimeStamp><when>{write_timestamp(point.moment)}</when></TimeStamp>"
+        f"<TimeStamp><when>{format_timestamp(point.moment)}</when></TimeStamp>"
         f"<Point><coordinates>{_format_coordinates(point, _get_height(point))}</coordinates>"
         "</Point></Placemark>"
     )
@@ -172,7 +172,7 @@ def _format_point(tag: str, point: PlacedPoint) -> str:
         height = f"<ele>{place.altitude}</ele>"
     return (
         f'<{tag} lat="{place.latitude:.7f}" lon="{place.longitude:.7f}">{height}'
-        f"<time>{write_timestamp(point.moment)}</time>{words}</{tag}>"
+        f"<time>{format_timestamp(point.moment)}</time>{words}</{tag}>"
     )
 
 

@@ -59,7 +59,7 @@ def _simplify(value: str | float | bytes | datetime) -> str | float:
     if isinstance(value, bytes):
         return base64.b64encode(value).decode()
     if isinstance(value, datetime):
-        return write_timestamp(value)
+        return format_timestamp(value)
     return value
 
 
@@ -92,7 +92,7 @@ def digest(text: str) -> bytes:
     return hashlib.blake2b(text.encode(), digest_size=16).digest()
 
 
-def write_timestamp(moment: datetime) -> str:
+def format_timestamp(moment: datetime) -> str:
     """Return a time as ISO 8601 in UTC, with a Z. The text has a fraction of a second only if the
     time has one.
     """
@@ -100,8 +100,8 @@ def write_timestamp(moment: datetime) -> str:
 
 
 def format_clock_time(unix: float) -> str:
-    """Return a Unix time in the form of `write_timestamp`, rounded down to seconds."""
-    return write_timestamp(convert_to_date(int(unix)))
+    """Return a Unix time in the form of `format_timestamp`, rounded down to seconds."""
+    return format_timestamp(convert_to_date(int(unix)))
 
 
 def format_minutes(seconds: int) -> str:

@@ -17,7 +17,12 @@ from pathlib import Path
 
 from fieldagent.store.group import Order, StoreFailed, StoreFull, carry_out
 from fieldagent.store.schema import Schema
-from fieldagent.store.version_mark import Head, has_the_tables, read_head, write_head
+from fieldagent.store.version_mark import (
+    VersionHeader,
+    has_the_tables,
+    read_version_header,
+    write_version_header,
+)
 from fieldagent.system.private import make_private_file, make_private_folder
 from fieldagent.system.sentence import sentence
 
@@ -180,19 +185,21 @@ def _upgrade_marked(connection: sqlite3.Connection, schema: Schema, path: Path) 
     """Upgrade as `_migrate` does, for a file that stores its version twice. If the tables do not
     confirm the version, change nothing.
     """
-    head = read_head(connection, schema.version)
-    if head == Head(schema.version, schema.version, is_contradictory=False, is_marked=True):
+    head = read_version_header(connection, schema.version)
+    if head == VersionHeader(
+        schema.version, schema.version, is_contradictory=False, is_marked=True
+    ):
         return
     schema.judge(head.version)
     connection.execute("BEGIN IMMEDIATE")
     try:
         # Another program may have upgraded the file meanwhile.
-        head = read_head(connection, schema.version)
+        head = read_version_header(connection, schema.version)
         if head.version != schema.version:
             _run_upgrade_steps(connection, schema, head)
         if head.is_contradictory and not has_the_tables(connection, schema):
             raise _find_contradiction(head)
-        write_head(connection, schema.version)
+        write_version_header(connection, schema.version)
         connection.execute("COMMIT")
     except BaseException:
         roll_back(connection)
@@ -205,7 +212,7 @@ def _upgrade_marked(connection: sqlite3.Connection, schema: Schema, path: Path) 
         )
 
 
-def _run_upgrade_steps(connection: sqlite3.Connection, schema: Schema, head: Head) -> None:
+def _run_upgrade_steps(connection: sqlite3.Connection, schema: Schema, head: VersionHeader) -> None:
     try:
         for statement in _split_statements(schema.get_upgrade_steps(head.version)):
             connection.execute(statement)
@@ -215,7 +222,7 @@ def _run_upgrade_steps(connection: sqlite3.Connection, schema: Schema, head: Hea
         raise _find_contradiction(head) from error
 
 
-def _find_contradiction(head: Head) -> sqlite3.DatabaseError:
+def _find_contradiction(head: VersionHeader) -> sqlite3.DatabaseError:
     return sqlite3.DatabaseError(
         f"its head has version {head.user_version}, but its tables are not of version"
         f" {head.version}"

@@ -28,7 +28,7 @@ _BITS = 0x7FFF
 positive."""
 
 
-class Head(NamedTuple):
+class VersionHeader(NamedTuple):
     """Versions in the header of a database file."""
 
     version: int
@@ -46,7 +46,7 @@ def compute_application_id(version: int) -> int:
     return (version & _BITS) << 16 | (~version & 0xFFFF)
 
 
-def read_head(connection: sqlite3.Connection, program_version: int) -> Head:
+def read_version_header(connection: sqlite3.Connection, program_version: int) -> VersionHeader:
     """Return the version header of a database file. A file without a version mark gets
     `program_version`.
     """
@@ -54,13 +54,13 @@ def read_head(connection: sqlite3.Connection, program_version: int) -> Head:
     ((mark,),) = connection.execute("PRAGMA application_id")
     version = mark >> 16
     if version > 0 and mark == compute_application_id(version):
-        return Head(version, number, number != version, True)
+        return VersionHeader(version, number, number != version, True)
     if mark == 0 and number:
-        return Head(program_version, number, True, False)
-    return Head(number, number, False, False)
+        return VersionHeader(program_version, number, True, False)
+    return VersionHeader(number, number, False, False)
 
 
-def write_head(connection: sqlite3.Connection, version: int) -> None:
+def write_version_header(connection: sqlite3.Connection, version: int) -> None:
     """Write the version and the mark into the file's header, within a transaction."""
     connection.execute(f"PRAGMA user_version={version}")
     connection.execute(f"PRAGMA application_id={compute_application_id(version)}")

@@ -23,7 +23,7 @@ class EventRate:
         self._told = -inf
         self._since = 0
 
-    def note(self) -> int:
+    def count_event(self) -> int:
         """Count an event. If a new log line is due, return the number of events since the last
         line, otherwise 0.
         """

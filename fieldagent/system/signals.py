@@ -12,7 +12,7 @@ import trio
 
 T = TypeVar("T")
 
-Asks = trio.MemoryReceiveChannel[signal.Signals]
+StopRequests = trio.MemoryReceiveChannel[signal.Signals]
 """Channel of the received signals, in order."""
 
 RACE_TEXT = "ignored due to race condition"
@@ -30,7 +30,7 @@ def run_breakable(
     return trio.run(work, *arguments, clock=clock, restrict_keyboard_interrupt_to_checkpoints=True)
 
 
-def run_heeding(program: Callable[[Asks], Awaitable[None]], *used: signal.Signals) -> None:
+def run_heeding(program: Callable[[StopRequests], Awaitable[None]], *used: signal.Signals) -> None:
     """Run a program under trio, and pass it the signals that request it to stop. `used` contains
     signals that the program uses for another purpose. The program gets these signals even under
     `nohup`.
@@ -44,7 +44,7 @@ def run_heeding(program: Callable[[Asks], Awaitable[None]], *used: signal.Signal
 
 
 async def _set_event(
-    program: Callable[[Asks], Awaitable[None]], numbers: tuple[signal.Signals, ...]
+    program: Callable[[StopRequests], Awaitable[None]], numbers: tuple[signal.Signals, ...]
 ) -> None:
     token = trio.lowlevel.current_trio_token()
     tell, asks = trio.open_memory_channel[signal.Signals](inf)
@@ -75,7 +75,7 @@ def _ignore(numbers: tuple[signal.Signals, ...]) -> None:
         signal.signal(number, signal.SIG_IGN)
 
 
-async def stop_at_signal(stop_requests: Asks, stopping: trio.Event) -> None:
+async def stop_at_signal(stop_requests: StopRequests, stopping: trio.Event) -> None:
     """Set the event at the first signal. Runs until cancelled."""
     async for _ in stop_requests:
         stopping.set()

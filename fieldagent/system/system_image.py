@@ -78,7 +78,7 @@ def read_name(text: bytes) -> SystemName:
         raise UnreadableImage("the file has no board, version and id") from None
 
 
-def read_image(text: bytes) -> SystemImage:
+def decode_image(text: bytes) -> SystemImage:
     """Parse the list of a system's pieces. Raises UnreadableImage."""
     try:
         document: dict[str, Any] = json.loads(text)
@@ -106,8 +106,8 @@ def _is_digest(text: str) -> bool:
     return len(text) == 64 and not text.strip("0123456789abcdef")
 
 
-def write_image(image: SystemImage) -> bytes:
-    """Return the list of an image's pieces for `read_image`, as JSON with a final line feed."""
+def encode_image(image: SystemImage) -> bytes:
+    """Return the list of an image's pieces for `decode_image`, as JSON with a final line feed."""
     said = {
         "format": FORMAT,
         **image.name._asdict(),

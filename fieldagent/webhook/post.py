@@ -11,7 +11,7 @@ import trio
 
 from fieldagent import __version__
 from fieldagent.http.client import KeptConnections, Opener, Reply, RequestFailed, request
-from fieldagent.http.date import read_delay
+from fieldagent.http.date import parse_delay
 from fieldagent.webhook.delivery import Delivery, HandoverOutcome, HandoverResult
 from fieldagent.webhook.signature import make_headers
 
@@ -90,7 +90,7 @@ def read_retry_after(headers: Mapping[str, str], now: float) -> float:
     years.
     """
     value = headers.get("retry-after", "").strip()
-    if (seconds := read_delay(value)) is not None:
+    if (seconds := parse_delay(value)) is not None:
         return seconds
     until = _read_moment(value)
     if until is None:

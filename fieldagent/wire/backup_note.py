@@ -68,7 +68,7 @@ class BackupSummary:
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class InventoryRequest:
     """Request for a list of the kit's items in one direction, from the items after a place on."""
 
     direction: Direction
@@ -151,7 +151,7 @@ class Copies:
         return cbor2.dumps([BackupKind.COPIES, self.direction, rows])
 
 
-BackupNote = BackupSummary | Ask | Inventory | ItemRequest | Copies
+BackupNote = BackupSummary | InventoryRequest | Inventory | ItemRequest | Copies
 KINDS = frozenset(BackupKind)
 
 
@@ -163,7 +163,7 @@ def read(items: Sequence[Any]) -> BackupNote:
         ) and _is_all_digests(sent_digest, got_digest):
             return BackupSummary(HeldItem(sent, sent_digest), hours, HeldItem(got, got_digest))
         case [BackupKind.ASK, 0 | 1 as direction, after, *_] if _is_all_numbers(after):
-            return Ask(Direction(direction), after)
+            return InventoryRequest(Direction(direction), after)
         case [BackupKind.INVENTORY, 0 | 1 as direction, after, list(rows), first, end, *_] if (
             _is_all_numbers(after, first, end) and len(rows) <= PAGE and all(map(_is_row, rows))
         ):

@@ -13,7 +13,7 @@ SEVERAL_MAX = 64
 """Maximum number of items in one bitmap."""
 
 
-def write_bitmap(indexes: Set[int], count: int, digest: bytes) -> bytes:
+def encode_bitmap(indexes: Set[int], count: int, digest: bytes) -> bytes:
     """Return the bitmap of `count` fragments, followed by `digest`. If `count` is 0, it is a bitmap
     of items.
     """
@@ -23,7 +23,7 @@ def write_bitmap(indexes: Set[int], count: int, digest: bytes) -> bytes:
     return bits.to_bytes(size, "little") + digest
 
 
-def read_bitmap(bitmap: bytes, count: int) -> tuple[frozenset[int], bytes]:
+def decode_bitmap(bitmap: bytes, count: int) -> tuple[frozenset[int], bytes]:
     """Parse a bitmap of `count` fragments (0: of items), and return the numbers and the digest. The
     digest is empty if there are no items. Raises ValueError.
     """

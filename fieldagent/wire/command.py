@@ -335,7 +335,7 @@ VERB_BY_NAME = {verb.name: verb for verb in VERBS}
 VERB_BY_NUMBER = {verb.number: verb for verb in VERBS}
 
 
-def read_words(arguments: Sequence[str]) -> RemoteCommand:
+def parse_command(arguments: Sequence[str]) -> RemoteCommand:
     """Return the command that a person has written. Raises NotACommand."""
     verb = VERB_BY_NAME.get(arguments[0]) if arguments else None
     if verb is None:
@@ -383,12 +383,12 @@ def get_verb(command: RemoteCommand) -> Verb:
 # Functions for the format on the air.
 
 
-def write_command(command: RemoteCommand) -> list[Any]:
+def encode_command(command: RemoteCommand) -> list[Any]:
     """Encode a command: return the members of its entry after the kind and the number."""
     return [command.verb, command.proof, *command.arguments]
 
 
-def read_command(verb: Any, proof: Any, *arguments: Any) -> RemoteCommand:
+def decode_command(verb: Any, proof: Any, *arguments: Any) -> RemoteCommand:
     """Parse a command. Raises ValueError."""
     expect(is_in_range(verb, minimum=1), "verb")
     expect(isinstance(proof, bytes) and len(proof) <= 64, "proof")
@@ -402,12 +402,12 @@ def _is_argument(value: Any) -> bool:
     return is_int(value) and is_in_range(value)
 
 
-def write_answer(answer: CommandAnswer) -> list[Any]:
+def encode_answer(answer: CommandAnswer) -> list[Any]:
     """Encode an answer: return the members of its entry after the time."""
     return [answer.number, int(answer.outcome), answer.body or None]
 
 
-def read_answer(time: int, number: Any, outcome: Any, body: Any = b"") -> CommandAnswer:
+def decode_answer(time: int, number: Any, outcome: Any, body: Any = b"") -> CommandAnswer:
     """Parse the answer to a command. Raises ValueError."""
     expect(is_in_range(number, minimum=0), "number of a command")
     expect(is_in_range(outcome, minimum=0, maximum=max(CommandOutcome)), "outcome known here")

@@ -24,7 +24,7 @@ from fieldagent.wire.tag import TAG_BYTES
 STATUS = VERB_BY_NAME["status"].number
 
 
-def read_text(verb: int, answer: CommandAnswer) -> str:
+def format_answer(verb: int, answer: CommandAnswer) -> str:
     """Return the answer to a command as lines of text for people. If the answer cannot be read, the
     text says so.
     """

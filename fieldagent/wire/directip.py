@@ -117,7 +117,7 @@ def extract_message(buffer: bytearray) -> bytes | None:
     return elements
 
 
-def read_mobile_originated(elements: bytes) -> DirectIpMo:
+def parse_mobile_originated(elements: bytes) -> DirectIpMo:
     """Parse a mobile-originated message. Raises RemoteProtocolError."""
     contents = _split(elements)
     reference, imei, status, momsn, mtmsn, time = _unpack(_MO_HEADER, contents, MO_HEADER)
@@ -127,7 +127,7 @@ def read_mobile_originated(elements: bytes) -> DirectIpMo:
 
 
 def salvage_payload(elements: bytes) -> tuple[str, bytes]:
-    """Return the IMEI and the payload of an MO message that `read_mobile_originated` refuses.
+    """Return the IMEI and the payload of an MO message that `parse_mobile_originated` refuses.
 
     The IMEI is empty if no header contains it. If no element is readable as a payload, all bytes
     are returned as the payload.
@@ -145,14 +145,14 @@ def salvage_payload(elements: bytes) -> tuple[str, bytes]:
     return imei, payload if payload or at == len(elements) else elements
 
 
-def read_mobile_terminated(elements: bytes) -> DirectIpMt:
+def parse_mobile_terminated(elements: bytes) -> DirectIpMt:
     """Parse a mobile-terminated message. Raises RemoteProtocolError."""
     contents = _split(elements)
     client_id, imei, flags = _unpack(_MT_HEADER, contents, MT_HEADER)
     return DirectIpMt(client_id, _read_imei(imei), contents.get(MT_PAYLOAD), flags)
 
 
-def read_confirmation(elements: bytes) -> Confirmation:
+def parse_confirmation(elements: bytes) -> Confirmation:
     """Parse the confirmation of an MT message. Raises RemoteProtocolError."""
     client_id, imei, reference, status = _unpack(
         _MT_CONFIRMATION, _split(elements), MT_CONFIRMATION
@@ -160,12 +160,12 @@ def read_confirmation(elements: bytes) -> Confirmation:
     return Confirmation(client_id, _read_imei(imei), reference, status)
 
 
-def read_mo_confirmation(elements: bytes) -> bool:
+def parse_mo_confirmation(elements: bytes) -> bool:
     """Return True if the hub has accepted the MO message. Raises RemoteProtocolError."""
     return _unpack(struct.Struct(">B"), _split(elements), MO_CONFIRMATION)[0] == 1
 
 
-def write(message: DirectIpMo | DirectIpMt | Confirmation) -> bytes:
+def encode_message(message: DirectIpMo | DirectIpMt | Confirmation) -> bytes:
     """Encode a message with its header, for the connection. Raises LocalProtocolError if the IMEI
     does not have 15 digits.
     """
@@ -176,7 +176,7 @@ def write(message: DirectIpMo | DirectIpMt | Confirmation) -> bytes:
         if message.payload is not None:
             elements.append((MO_PAYLOAD, message.payload))
         if message.location is not None:
-            elements.append((MO_LOCATION, _write_location(message.location)))
+            elements.append((MO_LOCATION, _encode_location(message.location)))
     elif isinstance(message, DirectIpMt):
         packed = _MT_HEADER.pack(message.client_id, _encode_ascii(message.imei), message.flags)
         elements = [(MT_HEADER, packed)]
@@ -189,7 +189,7 @@ def write(message: DirectIpMo | DirectIpMt | Confirmation) -> bytes:
     return _join(elements)
 
 
-def write_mo_confirmation(is_accepted: bool) -> bytes:
+def encode_mo_confirmation(is_accepted: bool) -> bytes:
     """Return the hub's confirmation of an MO message. If `is_accepted` is False, the gateway
     delivers the message again.
     """
@@ -247,7 +247,7 @@ def _read_location(contents: dict[int, bytes]) -> MoLocation | None:
     )
 
 
-def _write_location(location: MoLocation) -> bytes:
+def _encode_location(location: MoLocation) -> bytes:
     north, north_minutes = divmod(round(abs(location.latitude) * 60_000), 60_000)
     east, east_minutes = divmod(round(abs(location.longitude) * 60_000), 60_000)
     flags = _SOUTH * (location.latitude < 0) | _WEST * (location.longitude < 0)

@@ -29,37 +29,37 @@ from fieldagent.package.package import (
 from fieldagent.package.payload import Identity
 from fieldagent.package.reading import WrongValue, read_person
 from fieldagent.system.lazy_dataclass import dataclass
-from fieldagent.wire.bitmap import DIGEST_BYTES, read_bitmap, write_bitmap
+from fieldagent.wire.bitmap import DIGEST_BYTES, decode_bitmap, encode_bitmap
 from fieldagent.wire.command import (
     RemoteCommand,
-    read_answer,
-    read_command,
-    write_answer,
-    write_command,
+    decode_answer,
+    decode_command,
+    encode_answer,
+    encode_command,
 )
-from fieldagent.wire.envelope_form import EnvelopeParts, read_form, write_array, write_short
+from fieldagent.wire.envelope_form import EnvelopeParts, decode_form, encode_array, encode_short
 from fieldagent.wire.errors import LocalProtocolError, RemoteProtocolError
 from fieldagent.wire.incident_update import (
-    read_incident_word,
-    read_words,
-    write_incident_word,
-    write_words,
+    decode_incident_update,
+    decode_text,
+    encode_incident_update,
+    encode_text,
 )
-from fieldagent.wire.kit_status import read_version, write_version
+from fieldagent.wire.kit_status import decode_version, encode_version
 from fieldagent.wire.member import expect, is_in_range, is_int, read_bytes, read_text
 from fieldagent.wire.places import (
+    decode_location,
+    decode_position,
+    decode_waypoint,
+    encode_location,
+    encode_position,
     is_position,
     make_location,
-    read_location,
-    read_position,
-    read_waypoint,
     track_fix,
-    write_location,
-    write_position,
 )
 from fieldagent.wire.tag import find_key
 from fieldagent.wire.text_code import pack, unpack
-from fieldagent.wire.track import COUNT_MAX, read_track, write_track
+from fieldagent.wire.track import COUNT_MAX, decode_track, encode_track
 
 EPOCH = 1_735_689_600
 """Unix time of 2025-01-01T00:00:00Z, from which all times on the air are counted."""
@@ -356,13 +356,13 @@ def encode(
         raise LocalProtocolError("an envelope holds at least one entry")
     base = entries[0].time
     if is_packed:
-        parts = EnvelopeParts(base - EPOCH, origin, _write_packed(entries, base))
-        write = write_array if any(entry.sos for entry in entries) else write_short
+        parts = EnvelopeParts(base - EPOCH, origin, _encode_packed(entries, base))
+        write = encode_array if any(entry.sos for entry in entries) else encode_short
         body = write(parts, key)
         if body is not None and len(body) <= PACKED_BYTES:
             return body
-    return write_array(
-        EnvelopeParts(base - EPOCH, origin, [_write_entry(e, base) for e in entries]), key
+    return encode_array(
+        EnvelopeParts(base - EPOCH, origin, [_encode_entry(e, base) for e in entries]), key
     )
 
 
@@ -372,7 +372,7 @@ def decode(body: bytes, *, keys: Sequence[bytes] = ()) -> Envelope:
     Raises Unauthenticated if no key matches, and RemoteProtocolError if the envelope is not CBOR or
     has another version.
     """
-    parts = read_form(body)
+    parts = decode_form(body)
     key = find_key(body, keys) if parts.tagged else None
     if keys and key is None:
         raise Unauthenticated(missing=not parts.tagged)
@@ -425,7 +425,7 @@ def _read_packed(entry: Any, base: int) -> list[Entry] | None:
         case [2, sequence, time, bytes(body)] if not is_position(body):
             try:
                 expect(is_in_range(sequence, minimum=0) and is_in_range(time), "number and time")
-                fixes = read_track(sequence, base + time, body)
+                fixes = decode_track(sequence, base + time, body)
                 return [Entry(fix.sequence, make_location(fix), fix.time) for fix in fixes]
             except (ValueError, OverflowError) as error:
                 raise RemoteProtocolError(f"a track is damaged: {error}") from error
@@ -436,7 +436,7 @@ def _read_packed(entry: Any, base: int) -> list[Entry] | None:
     return None
 
 
-def _write_packed(entries: Sequence[Entry], base: int) -> list[list[Any]]:
+def _encode_packed(entries: Sequence[Entry], base: int) -> list[list[Any]]:
     """Encode the entries with packed texts, and several positions as one track."""
     fixes = {
         at: fix
@@ -451,22 +451,22 @@ def _write_packed(entries: Sequence[Entry], base: int) -> list[list[Any]]:
     written = []
     for at, entry in enumerate(entries):
         if at not in track:
-            written.append(_write_entry(entry, base, is_packed=not entry.sos))
+            written.append(_encode_entry(entry, base, is_packed=not entry.sos))
         elif at == next(iter(fixes)):
             first, *_ = together = [*track.values()]
-            members = [first.sequence, first.time - base, write_track(together)]
+            members = [first.sequence, first.time - base, encode_track(together)]
             written.append([2, *members])
     return written
 
 
-def _write_entry(entry: Entry, base: int, *, is_packed: bool = False) -> list[Any]:
-    plain = _write_plain(entry, base, is_packed=is_packed)
+def _encode_entry(entry: Entry, base: int, *, is_packed: bool = False) -> list[Any]:
+    plain = _encode_plain(entry, base, is_packed=is_packed)
     if not entry.addressed:
         return plain
     return _trim([plain, entry.to, int(entry.wants_receipt) or None, entry.author])
 
 
-def _write_plain(entry: Entry, base: int, *, is_packed: bool) -> list[Any]:
+def _encode_plain(entry: Entry, base: int, *, is_packed: bool) -> list[Any]:
     content = entry.content
     kind = _KIND_OF[type(content)]
     if kind in _UNTIMED_KINDS:
@@ -506,16 +506,16 @@ def _read_entry(entry: Any, base: int) -> Entry:
 
 
 def _encode_bitmap(content: Report | Ack) -> bytes:
-    return write_bitmap(content.arrived, content.count, content.digest)
+    return encode_bitmap(content.arrived, content.count, content.digest)
 
 
-def _write_ack(content: Ack) -> list[Any]:
+def _encode_ack(content: Ack) -> list[Any]:
     stations = [*content.missing_at] or None
     reach = True if content.by_hub else AT_GATEWAY if content.is_at_gateway else None
     return [content.station, content.count, _encode_bitmap(content), reach, stations]
 
 
-def _write_introduction(content: Introduction) -> list[Any]:
+def _encode_introduction(content: Introduction) -> list[Any]:
     who = content.identity
     return [who.id, who.name, who.type, who.email, who.account]
 
@@ -534,7 +534,7 @@ def _read_fragment(index: Any, count: Any, piece: Any) -> Fragment:
 
 def _read_report(count: Any, bitmap: Any) -> Report:
     expect(is_in_range(count, minimum=1, maximum=255), "count of fragments")
-    return Report(count, *read_bitmap(read_bytes(bitmap), count))
+    return Report(count, *decode_bitmap(read_bytes(bitmap), count))
 
 
 def _read_ack(station: Any, count: Any, bitmap: Any, reach: Any = None, missing: Any = None) -> Ack:
@@ -544,7 +544,7 @@ def _read_ack(station: Any, count: Any, bitmap: Any, reach: Any = None, missing:
     expect(isinstance(stations, list) and len(stations) <= MISSING_STATIONS_MAX, "stations beyond")
     expect(all(is_in_range(each, minimum=1) for each in stations), "stations beyond")
     if is_int(count) and count == 0:
-        arrived, digest = read_bitmap(read_bytes(bitmap), 0)
+        arrived, digest = decode_bitmap(read_bytes(bitmap), 0)
         return Ack(station, 0, arrived, digest=digest)
     report = _read_report(count, bitmap)
     # Check the type, because in Python True equals 1, the value of AT_GATEWAY.
@@ -582,7 +582,7 @@ def _read_sent_by(station: Any, transmissions: Any) -> AuthorMark:
 
 def _read_seen_at(position: Any, radius: Any) -> EstimatedPosition:
     expect(is_in_range(radius, minimum=0, maximum=RADIUS_MAX_KM), "radius in kilometres")
-    return EstimatedPosition(*read_position(position), radius)
+    return EstimatedPosition(*decode_position(position), radius)
 
 
 def _read_journal(flag: Any) -> JournalNumber:
@@ -636,14 +636,14 @@ _TIMED_KINDS: Kinds = {
     0: (CheckIn, _read_check_in, lambda item: [item.within_s and item.within_s // 60]),
     1: (
         Message,
-        lambda time, content: Message(read_words(content)),
-        lambda item: [write_words(item.content)],
+        lambda time, content: Message(decode_text(content)),
+        lambda item: [encode_text(item.content)],
     ),
-    2: (Location, read_location, write_location),
+    2: (Location, decode_location, encode_location),
     3: (
         Waypoint,
-        read_waypoint,
-        lambda item: [write_position(item.latitude, item.longitude), item.name, item.notes],
+        decode_waypoint,
+        lambda item: [encode_position(item.latitude, item.longitude), item.name, item.notes],
     ),
     4: (Data, lambda time, payload: Data(read_bytes(payload)), lambda item: [item.payload]),
     11: (
@@ -651,9 +651,9 @@ _TIMED_KINDS: Kinds = {
         lambda time, by, digest, *reach: _read_receipt(by, digest, *reach),
         lambda said: [said.by or None, said.digest, said.stage or None, said.text or None],
     ),
-    32: (IncidentUpdate, read_incident_word, write_incident_word),
+    32: (IncidentUpdate, decode_incident_update, encode_incident_update),
     35: (Unreadable, _read_unreadable, lambda said: [said.size, said.guard]),
-    37: (CommandAnswer, read_answer, write_answer),
+    37: (CommandAnswer, decode_answer, encode_answer),
     38: (Parcel, _read_parcel, lambda item: [item.station or None, item.body, item.minutes]),
 }
 """Kinds with a time, which a reader gets first, as Unix time."""
@@ -663,13 +663,13 @@ _UNTIMED_KINDS: Kinds = {
     6: (
         EstimatedPosition,
         _read_seen_at,
-        lambda seen: [write_position(seen.latitude, seen.longitude), seen.radius],
+        lambda seen: [encode_position(seen.latitude, seen.longitude), seen.radius],
     ),
     7: (JournalNumber, _read_journal, lambda number: [int(number.wants_names)]),
     8: (Fragment, _read_fragment, lambda part: [part.index, part.count, part.payload]),
     9: (Report, _read_report, lambda said: [said.count, _encode_bitmap(said)]),
-    10: (Introduction, _read_introduction, _write_introduction),
-    12: (Ack, _read_ack, _write_ack),
+    10: (Introduction, _read_introduction, _encode_introduction),
+    12: (Ack, _read_ack, _encode_ack),
     13: (RelayRequest, _read_relay_request, lambda asked: [asked.station]),
     14: (Source, _read_source, lambda said: [said.station, said.sequence]),
     15: (UnauthenticatedMark, _read_unproved, lambda said: [0]),
@@ -684,11 +684,11 @@ _UNTIMED_KINDS: Kinds = {
         ],
     ),
     34: (AuthorMark, _read_sent_by, lambda said: [said.station, said.transmissions]),
-    36: (RemoteCommand, read_command, write_command),
+    36: (RemoteCommand, decode_command, encode_command),
     39: (
         Program,
-        lambda version: Program(read_version(read_bytes(version))),
-        lambda own: [write_version(own.version)],
+        lambda version: Program(decode_version(read_bytes(version))),
+        lambda own: [encode_version(own.version)],
     ),
 }
 

@@ -50,7 +50,7 @@ class EnvelopeParts(NamedTuple):
     short: bool = False
 
 
-def write_array(parts: EnvelopeParts, key: bytes | None) -> bytes:
+def encode_array(parts: EnvelopeParts, key: bytes | None) -> bytes:
     """Encode an envelope as a CBOR array. If `key` is not None, the last element is a tag. The
     fields `tagged` and `short` of `parts` are ignored.
     """
@@ -61,7 +61,7 @@ def write_array(parts: EnvelopeParts, key: bytes | None) -> bytes:
     return plain + tag(plain, key)
 
 
-def read_form(body: bytes) -> EnvelopeParts:
+def decode_form(body: bytes) -> EnvelopeParts:
     """Parse an envelope in either form. Raises RemoteProtocolError if the bytes are damaged or have
     neither form.
     """
@@ -81,7 +81,7 @@ def _read_array(body: bytes) -> EnvelopeParts:
     return EnvelopeParts(head[0], head[1], entries, tagged)
 
 
-def write_short(parts: EnvelopeParts, key: bytes | None) -> bytes | None:
+def encode_short(parts: EnvelopeParts, key: bytes | None) -> bytes | None:
     """Encode an envelope in the short form. Return None if its base or the length of an entry does
     not fit.
     """

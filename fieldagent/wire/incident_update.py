@@ -20,7 +20,7 @@ _STATES_BY_NUMBER = (
 """States by their numbers on the air."""
 
 
-def read_incident_word(
+def decode_incident_update(
     time: int,
     incident: Any,
     state: Any,
@@ -35,18 +35,18 @@ def read_incident_word(
     expect(station is None or is_in_range(station, minimum=1), "station")
     expect(proof is None or len(read_bytes(proof)) == TAG_BYTES, "proof of 8 bytes")
     who = "" if person is None else read_text(person)
-    what = "" if text is None else read_words(text)
+    what = "" if text is None else decode_text(text)
     return IncidentUpdate(incident, _STATES_BY_NUMBER[state], station or 0, who, what, proof or b"")
 
 
-def write_incident_word(update: IncidentUpdate) -> list[Any]:
+def encode_incident_update(update: IncidentUpdate) -> list[Any]:
     """Encode an incident update: return the members of its entry."""
-    text = write_words(update.text) if update.text else None
+    text = encode_text(update.text) if update.text else None
     members = (update.station or None, update.by or None, text, update.proof or None)
     return [update.incident, _STATES_BY_NUMBER.index(update.state), *members]
 
 
-def read_words(value: Any) -> str:
+def decode_text(value: Any) -> str:
     """Parse a text or the number of a canned text, and return the text. Raises
     RemoteProtocolError.
     """
@@ -56,7 +56,7 @@ def read_words(value: Any) -> str:
     return read_text(value)
 
 
-def write_words(text: str) -> str | int:
+def encode_text(text: str) -> str | int:
     """Return the text, or the number of an equal canned text."""
     number = canned.find_number(text)
     return text if number is None else number

@@ -169,7 +169,7 @@ class Keepalive:
     def _find_lower_step(link_break: LinkBreak) -> float:
         return max(SHORTEST if link_break.exact else SHORTEST_GUESS, MARGIN * link_break.idle)
 
-    def note(self) -> str:
+    def describe_path(self) -> str:
         """Return a text for people about the network path, or '' if there is nothing to report."""
         if self.cut is None:
             return ""

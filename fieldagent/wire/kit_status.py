@@ -132,7 +132,7 @@ def _count_words(numbers: Sequence[int], first_hour: int) -> str:
     return ".".join(map(str, numbers)) + (f"+{first_hour}" if first_hour else "")
 
 
-def write_version(version: str) -> bytes:
+def encode_version(version: str) -> bytes:
     """Encode a program's version in 3 bytes, or in 5 bytes if there are commits since the
     version.
     """
@@ -142,7 +142,7 @@ def write_version(version: str) -> bytes:
     )
 
 
-def read_version(content: bytes) -> str:
+def decode_version(content: bytes) -> str:
     """Decode a program's version, and return it as text. Raises ValueError."""
     if len(content) not in (3, 5):
         raise ValueError("a version has 3 or 5 bytes")

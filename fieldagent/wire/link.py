@@ -183,7 +183,7 @@ class IpLink:
         """
         return self.send(b"")
 
-    def note(self, body: bytes) -> bytes:
+    def make_note(self, body: bytes) -> bytes:
         """Encode a note. A note uses no number and no place in the window."""
         if self._peer is None or not self._peer.features & NOTES:
             raise LocalProtocolError("the peer accepts no notes")

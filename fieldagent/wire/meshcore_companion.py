@@ -284,7 +284,7 @@ def send_channel_text(index: int, text: str, time: int) -> bytes:
 
 def put_contact(contact: CompanionContact) -> bytes:
     """Return the command that adds or changes a contact, by its key."""
-    return make_command(CompanionCommand.PUT_CONTACT, write_contact(contact))
+    return make_command(CompanionCommand.PUT_CONTACT, encode_contact(contact))
 
 
 def ask_telemetry(key: bytes) -> bytes:
@@ -294,7 +294,7 @@ def ask_telemetry(key: bytes) -> bytes:
     return make_command(CompanionCommand.ASK_TELEMETRY, bytes(3) + key)
 
 
-def read_self(content: bytes) -> CompanionSelf:
+def decode_self(content: bytes) -> CompanionSelf:
     """Parse the radio's description of itself. Raises RemoteProtocolError."""
     body = _read_body(content, CompanionMessage.SELF_INFO, _SELF.size)
     fields = _SELF.unpack_from(body)
@@ -306,8 +306,8 @@ def read_self(content: bytes) -> CompanionSelf:
     )
 
 
-def write_self(device: CompanionSelf) -> bytes:
-    """Encode a radio's description of itself, in the form for `read_self`. The maximum power is
+def encode_self(device: CompanionSelf) -> bytes:
+    """Encode a radio's description of itself, in the form for `decode_self`. The maximum power is
     written equal to the power.
     """
     head = _SELF.pack(
@@ -323,7 +323,7 @@ def write_self(device: CompanionSelf) -> bytes:
     return bytes([CompanionMessage.SELF_INFO]) + head + device.name.encode()
 
 
-def read_device(content: bytes) -> CompanionDevice:
+def decode_device(content: bytes) -> CompanionDevice:
     """Parse the description of the device. For firmware before version 3, the numbers in the result
     are 0. Raises RemoteProtocolError.
     """
@@ -334,7 +334,7 @@ def read_device(content: bytes) -> CompanionDevice:
     return CompanionDevice(body[0], half * 2, channels, _read_text(firmware), _read_text(model))
 
 
-def write_device(device: CompanionDevice) -> bytes:
+def encode_device(device: CompanionDevice) -> bytes:
     """Encode the description of a device. The model is cut to 40 bytes, and the firmware to 20
     bytes.
     """
@@ -349,15 +349,15 @@ def write_device(device: CompanionDevice) -> bytes:
     return bytes([CompanionMessage.DEVICE_INFO, device.protocol]) + body
 
 
-def read_contact(content: bytes) -> CompanionContact:
+def decode_contact(content: bytes) -> CompanionContact:
     """Parse a contact from the list, or an unsolicited contact. Raises RemoteProtocolError."""
     kind = CompanionMessage.CONTACT
     if content[:1] == bytes([CompanionMessage.NEW_ADVERT]):
         kind = CompanionMessage.NEW_ADVERT
-    return read_bare_contact(_read_body(content, kind, _CONTACT.size))
+    return decode_bare_contact(_read_body(content, kind, _CONTACT.size))
 
 
-def read_bare_contact(body: bytes) -> CompanionContact:
+def decode_bare_contact(body: bytes) -> CompanionContact:
     """Parse a contact without the first byte, which is the kind. Raises RemoteProtocolError."""
     if len(body) < _CONTACT.size:
         raise RemoteProtocolError(f"a contact has {_CONTACT.size} bytes, not {len(body)}")
@@ -370,7 +370,7 @@ def read_bare_contact(body: bytes) -> CompanionContact:
     )
 
 
-def write_contact(contact: CompanionContact) -> bytes:
+def encode_contact(contact: CompanionContact) -> bytes:
     """Encode a contact without the first byte, which is the kind."""
     return _CONTACT.pack(
         contact.key,
@@ -386,7 +386,7 @@ def write_contact(contact: CompanionContact) -> bytes:
     )
 
 
-def read_text(content: bytes) -> CompanionText:
+def decode_text(content: bytes) -> CompanionText:
     """Parse the answer to `NEXT_MESSAGE`, except data of a channel. Raises RemoteProtocolError."""
     kind = content[0] if content else -1
     body, snr = content[1:], None
@@ -412,7 +412,7 @@ def _read_direct(body: bytes, snr: float | None) -> CompanionText:
     return CompanionText(sender, None, time, _read_text(rest), how, _read_hops(path), snr)
 
 
-def write_text(message: CompanionText) -> bytes:
+def encode_text(message: CompanionText) -> bytes:
     """Encode a text in the form for a host that wants its signal."""
     path = KNOWN_PATH_LENGTH if message.hops is None else message.hops
     signal = _SIGNAL.pack(round((message.snr or 0) * 4), 0, 0)
@@ -428,7 +428,7 @@ def _read_hops(path: int) -> int | None:
     return None if path == KNOWN_PATH_LENGTH else path & HOPS_MASK
 
 
-def read_sent(content: bytes) -> CompanionSent:
+def decode_sent(content: bytes) -> CompanionSent:
     """Parse the answer to a sent message. Raises RemoteProtocolError."""
     route, ack, wait = _SENT_FORM.unpack_from(
         _read_body(content, CompanionMessage.SENT, _SENT_FORM.size)
@@ -436,35 +436,35 @@ def read_sent(content: bytes) -> CompanionSent:
     return CompanionSent(bool(route), ack, wait / 1000)
 
 
-def write_sent(answer: CompanionSent) -> bytes:
-    """Encode the answer to a sent text, in the form for `read_sent`."""
+def encode_sent(answer: CompanionSent) -> bytes:
+    """Encode the answer to a sent text, in the form for `decode_sent`."""
     body = _SENT_FORM.pack(answer.flooded, answer.ack, round(answer.wait_s * 1000))
     return bytes([CompanionMessage.SENT]) + body
 
 
-def read_ack(content: bytes) -> bytes:
+def decode_ack(content: bytes) -> bytes:
     """Return the four bytes that identify the acknowledged message. Raises RemoteProtocolError."""
     return _read_body(content, CompanionMessage.ACK, 4)[:4]
 
 
-def read_advert(content: bytes) -> bytes:
+def decode_advert(content: bytes) -> bytes:
     """Return the key of the heard contact. Raises RemoteProtocolError."""
     return _read_body(content, CompanionMessage.ADVERT, KEY_BYTES)[:KEY_BYTES]
 
 
-def read_time(content: bytes) -> int:
+def decode_time(content: bytes) -> int:
     """Return the radio's clock as Unix time. Raises RemoteProtocolError."""
     return int(_NUMBER.unpack_from(_read_body(content, CompanionMessage.TIME, _NUMBER.size))[0])
 
 
-def read_channel(content: bytes) -> CompanionChannel:
+def decode_channel(content: bytes) -> CompanionChannel:
     """Parse a channel. Raises RemoteProtocolError."""
     body = _read_body(content, CompanionMessage.CHANNEL, _CHANNEL.size)
     index, name, key = _CHANNEL.unpack_from(body)
     return CompanionChannel(index, _read_text(name), key)
 
 
-def write_channel(channel: CompanionChannel) -> bytes:
+def encode_channel(channel: CompanionChannel) -> bytes:
     """Encode a channel without the first byte, for an answer or for SET_CHANNEL."""
     return _CHANNEL.pack(channel.place, channel.name.encode()[:32], channel.key)
 
@@ -477,7 +477,7 @@ def is_private(channel: CompanionChannel) -> bool:
     return any(channel.key) and channel.key not in (PUBLIC_KEY, of_its_name)
 
 
-def read_error(content: bytes) -> str:
+def describe_error(content: bytes) -> str:
     """Return the reason of a refusal, as the end of a sentence about a radio."""
     code = content[1] if len(content) > 1 else 0
     known = code in set(CompanionError)
@@ -491,7 +491,7 @@ LPP_VOLTAGE = 0x74
 """Type of a voltage, in hundredths of a volt, big-endian."""
 
 
-def read_telemetry(content: bytes) -> tuple[bytes, float | None]:
+def decode_telemetry(content: bytes) -> tuple[bytes, float | None]:
     """Return the first six bytes of the sender's key, and its battery voltage in volts, or None if
     the voltage is unknown. Raises RemoteProtocolError.
     """
@@ -504,7 +504,7 @@ def read_telemetry(content: bytes) -> tuple[bytes, float | None]:
     return sender, None
 
 
-def write_telemetry(sender: bytes, volts: float) -> bytes:
+def encode_telemetry(sender: bytes, volts: float) -> bytes:
     """Encode a radio's telemetry that contains only its battery voltage, in hundredths of a volt.
     `sender` is the radio's key, or its beginning.
     """
@@ -513,14 +513,14 @@ def write_telemetry(sender: bytes, volts: float) -> bytes:
     return head + bytes([1, LPP_VOLTAGE]) + value
 
 
-def read_position(body: bytes) -> tuple[int, int]:
+def decode_position(body: bytes) -> tuple[int, int]:
     """Parse the argument of SET_POSITION, in 1e-6 degree. Raises RemoteProtocolError."""
     _is_long_enough(body, 8)
     latitude, longitude, _ = _POSITION.unpack(body[:12].ljust(12, b"\0"))
     return latitude, longitude
 
 
-def read_send_text(body: bytes) -> tuple[bytes, str, int, int]:
+def decode_send_text(body: bytes) -> tuple[bytes, str, int, int]:
     """Parse the argument of SEND_TEXT: addressee, text, time and attempt. Raises
     RemoteProtocolError.
     """
@@ -529,27 +529,27 @@ def read_send_text(body: bytes) -> tuple[bytes, str, int, int]:
     return to, _read_text(body[_SEND_TEXT.size :]), time, attempt
 
 
-def read_send_channel_text(body: bytes) -> tuple[int, str, int]:
+def decode_send_channel_text(body: bytes) -> tuple[int, str, int]:
     """Parse the argument of SEND_CHANNEL_TEXT: index, text, time. Raises RemoteProtocolError."""
     _is_long_enough(body, _SEND_CHANNEL_TEXT.size)
     _, index, time = _SEND_CHANNEL_TEXT.unpack_from(body)
     return index, _read_text(body[_SEND_CHANNEL_TEXT.size :]), time
 
 
-def read_battery(content: bytes) -> int | None:
+def decode_battery(content: bytes) -> int | None:
     """Return the voltage of the radio's own battery in mV, or None if unknown."""
     if content[:1] != bytes([CompanionMessage.BATTERY]) or len(content) < 1 + _SHORT.size:
         return None
     return int(_SHORT.unpack_from(content, 1)[0])
 
 
-def read_number(body: bytes) -> int:
+def decode_number(body: bytes) -> int:
     """Parse a number of four bytes. Raises RemoteProtocolError."""
     _is_long_enough(body, _NUMBER.size)
     return int(_NUMBER.unpack_from(body)[0])
 
 
-def write_number(kind: int, number: int) -> bytes:
+def encode_number(kind: int, number: int) -> bytes:
     """Encode the content of a frame of `kind` with a number of 4 bytes, such as a Unix time."""
     return bytes([kind]) + _NUMBER.pack(number)
 

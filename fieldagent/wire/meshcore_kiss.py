@@ -81,7 +81,7 @@ def ask(command: MeshcoreCommand, content: bytes = b"") -> bytes:
     return kiss.encode(bytes([command]) + content, kiss.SET_HARDWARE)
 
 
-def read_word(content: bytes) -> MeshcoreMessage | None:
+def decode_message(content: bytes) -> MeshcoreMessage | None:
     """Parse the content of a SetHardware frame from the modem. Return None if it is empty."""
     return MeshcoreMessage(content[0], content[1:]) if content else None
 
@@ -93,17 +93,17 @@ def is_answer_to(message: MeshcoreMessage, command: MeshcoreCommand) -> bool:
     return message.code == command | ANSWER_FLAG
 
 
-def write_settings(settings: LoraSettings) -> bytes:
-    """Encode LoRa settings as the content of SET_RADIO, in the form for `read_settings`."""
+def encode_settings(settings: LoraSettings) -> bytes:
+    """Encode LoRa settings as the content of SET_RADIO, in the form for `decode_settings`."""
     return _RADIO.pack(*settings)
 
 
-def read_settings(content: bytes) -> LoraSettings | None:
+def decode_settings(content: bytes) -> LoraSettings | None:
     """Parse LoRa settings. Return None if the size is wrong."""
     return LoraSettings(*_RADIO.unpack(content)) if len(content) == _RADIO.size else None
 
 
-def read_signal(content: bytes) -> PacketSignal | None:
+def decode_signal(content: bytes) -> PacketSignal | None:
     """Parse the signal of the last packet. Return None if the size is wrong."""
     if len(content) != 2:
         return None
@@ -111,7 +111,7 @@ def read_signal(content: bytes) -> PacketSignal | None:
     return PacketSignal(round(quarters / 4), rssi)
 
 
-def read_number(content: bytes) -> int | None:
+def decode_number(content: bytes) -> int | None:
     """Parse a number of two or four bytes. Return None if the size is wrong."""
     form = {_SHORT.size: _SHORT, _LONG.size: _LONG}.get(len(content))
     return None if form is None else int(form.unpack(content)[0])

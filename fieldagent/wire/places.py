@@ -28,12 +28,12 @@ _SOURCES = (
 """Sources of a position, by their numbers on the air."""
 
 
-def write_position(latitude: float, longitude: float) -> bytes:
+def encode_position(latitude: float, longitude: float) -> bytes:
     """Encode a position in degrees as 8 bytes, big-endian, in units of 1e-7 degree."""
     return _POSITION.pack(round(latitude * 1e7), round(longitude * 1e7))
 
 
-def read_position(value: Any) -> tuple[float, float]:
+def decode_position(value: Any) -> tuple[float, float]:
     """Decode a position, and return its latitude and longitude in degrees. Raises ValueError if the
     position is not on earth.
     """
@@ -43,14 +43,14 @@ def read_position(value: Any) -> tuple[float, float]:
     return latitude / 1e7, longitude / 1e7
 
 
-def write_location(item: Location) -> list[Any]:
+def encode_location(item: Location) -> list[Any]:
     """Encode a position as the elements of an entry: position, altitude in m, speed in 0.1 m/s,
     course in degrees from -180 to 179, and the source if known.
     """
     speed, course = item.speed_over_ground, item.course_over_ground
     source = [] if item.source is None else [_SOURCES.index(item.source)]
     return [
-        write_position(item.latitude, item.longitude),
+        encode_position(item.latitude, item.longitude),
         None if item.altitude is None else round(item.altitude),
         None if speed is None else round(speed * 10),
         # A course west of south is negative, so that every course fits into two bytes.
@@ -59,7 +59,7 @@ def write_location(item: Location) -> list[Any]:
     ]
 
 
-def read_location(
+def decode_location(
     time: int,
     position: Any,
     altitude: Any = None,
@@ -70,7 +70,7 @@ def read_location(
     """Parse the elements of a position. `time` is Unix time, `speed` is in 0.1 m/s. Raises
     ValueError if an element is out of range.
     """
-    latitude, longitude = read_position(position)
+    latitude, longitude = decode_position(position)
     expect(altitude is None or is_in_range(altitude), "altitude in metres")
     expect(speed is None or is_in_range(speed, minimum=0), "speed in 0.1 m/s")
     # A receiver without a fix may report values out of range. Drop such values, but keep the
@@ -100,7 +100,7 @@ def track_fix(sequence: int, time: int, item: Location) -> TrackFix | None:
     places = [round(degrees * 1e7) for degrees in (item.latitude, item.longitude)]
     if any(place % UNIT for place in places) or item.source is not None or not is_in_range(time):
         return None
-    _, *members = write_location(item)
+    _, *members = encode_location(item)
     return TrackFix(sequence, time, *(place // UNIT for place in places), *members)
 
 
@@ -111,8 +111,8 @@ def make_location(fix: TrackFix) -> Location:
     expect(is_in_range(fix.sequence, minimum=0) and is_in_range(fix.time), "number and time")
     in_degrees = abs(fix.latitude) <= LATITUDE_MAX and abs(fix.longitude) <= LONGITUDE_MAX
     expect(in_degrees, "place on earth")
-    position = write_position(fix.latitude * UNIT / 1e7, fix.longitude * UNIT / 1e7)
-    return read_location(fix.time, position, fix.altitude, fix.speed, fix.course)
+    position = encode_position(fix.latitude * UNIT / 1e7, fix.longitude * UNIT / 1e7)
+    return decode_location(fix.time, position, fix.altitude, fix.speed, fix.course)
 
 
 def is_position(value: Any) -> bool:
@@ -120,8 +120,8 @@ def is_position(value: Any) -> bool:
     return isinstance(value, bytes) and len(value) == _POSITION.size
 
 
-def read_waypoint(time: int, position: Any, name: Any, notes: Any = None) -> Waypoint:
+def decode_waypoint(time: int, position: Any, name: Any, notes: Any = None) -> Waypoint:
     """Parse the elements of a waypoint. `time` is Unix time. Raises ValueError."""
-    latitude, longitude = read_position(position)
+    latitude, longitude = decode_position(position)
     notes = None if notes is None else read_text(notes)
     return Waypoint(latitude, longitude, read_text(name), convert_to_date(time), notes)

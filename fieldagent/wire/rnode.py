@@ -151,22 +151,22 @@ def can_start_by_itself(memory: bytes) -> bool:
     return memory[OWN_SETTINGS : OWN_SETTINGS + 1] == bytes([SET])
 
 
-def write_share(percent: float) -> bytes:
+def encode_air_share(percent: float) -> bytes:
     """Encode `percent` of an hour as the content of SHARE_OF_HOUR."""
     return struct.pack(">H", min(HUNDRED_PER_CENT, round(percent * 100)))
 
 
-def read_rssi(content: bytes) -> int | None:
+def decode_rssi(content: bytes) -> int | None:
     """Parse the signal strength in dBm. Return None if the size is wrong."""
     return content[0] - 157 if len(content) == 1 else None
 
 
-def read_snr(content: bytes) -> int | None:
+def decode_snr(content: bytes) -> int | None:
     """Parse the signal-to-noise ratio in dB. Return None if the size is wrong."""
     return round(struct.unpack("b", content)[0] / 4) if len(content) == 1 else None
 
 
-def read_battery(content: bytes) -> RnodeBattery | None:
+def decode_battery(content: bytes) -> RnodeBattery | None:
     """Parse the battery state. Return None if it is unknown or there is no battery."""
     if len(content) != 2 or not 1 <= content[0] <= 3 or content[1] > 100:
         return None

@@ -189,7 +189,7 @@ def make_session_timeout(seconds: int) -> str:
     return f"AT+SBDST={seconds}"
 
 
-def write_binary(size: int) -> str:
+def make_write_command(size: int) -> str:
     """Return the command that announces an MO message of `size` bytes, without its checksum."""
     return f"AT+SBDWB={size}"
 

@@ -47,12 +47,12 @@ class TraceRecord(NamedTuple):
     """The bytes. For `HAPPENED`, an ASCII text."""
 
 
-def write(records: Iterable[TraceRecord]) -> str:
+def format_trace(records: Iterable[TraceRecord]) -> str:
     """Return the text of a trace with these records."""
     return "".join(f"{each.at:.3f} {each.direction} {_escape(each.data)}\n" for each in records)
 
 
-def read(text: str) -> list[TraceRecord]:
+def parse_trace(text: str) -> list[TraceRecord]:
     """Parse the text of a trace, and return its records. Raises RemoteProtocolError with the number
     of an invalid line.
     """
@@ -169,7 +169,7 @@ def _mask_message(record: TraceRecord) -> TraceRecord:
     return _mask_frames([record])[0]
 
 
-def write_head(kind: str, *, is_masked: bool) -> str:
+def format_head(kind: str, *, is_masked: bool) -> str:
     """Return the first lines of a trace of `kind`."""
     remark = NO_REPLAY if is_masked and kind == RADIO else ""
     return f"{HEAD} {kind}\n{remark}"

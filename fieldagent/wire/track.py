@@ -41,7 +41,7 @@ class TrackFix:
     """Course in degrees, from -180 to 179."""
 
 
-def write_track(fixes: Sequence[TrackFix]) -> bytes:
+def encode_track(fixes: Sequence[TrackFix]) -> bytes:
     """Encode a track, without the number and the time of its first fix, which the entry
     contains.
     """
@@ -68,7 +68,7 @@ def write_track(fixes: Sequence[TrackFix]) -> bytes:
     return bits.to_bytes()
 
 
-def read_track(sequence: int, time: int, body: bytes) -> list[TrackFix]:
+def decode_track(sequence: int, time: int, body: bytes) -> list[TrackFix]:
     """Decode a track. Raises ValueError if the track is damaged."""
     bits = Bits(body)
     count = bits.read_rice(_COUNT_PARAMETER)

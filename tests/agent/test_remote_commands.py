@@ -38,8 +38,8 @@ from fieldagent.package.package import (
 from fieldagent.package.writing import get_kind
 from fieldagent.system.elapsed_time import Reading
 from fieldagent.wire import answer_text
-from fieldagent.wire.command import VERB_BY_NAME, VERBS, RemoteCommand, Verb, read_words
-from fieldagent.wire.command_proof import derive_command_key, prove, read_text
+from fieldagent.wire.command import VERB_BY_NAME, VERBS, RemoteCommand, Verb, parse_command
+from fieldagent.wire.command_proof import derive_command_key, format_answer, prove
 from fieldagent.wire.envelope import Entry, encode
 from fieldagent.wire.incident_proof import digest_token
 from fieldagent.wire.kit_note import ZIPAPP, ProgramOffer
@@ -78,7 +78,7 @@ class Kit:
     async def hears(
         self, number: int, words: str, *, key: bytes = KEY, channel: str = "Cellular"
     ) -> None:
-        await self.hears_of(number, prove(number, read_words(words.split()), key), channel)
+        await self.hears_of(number, prove(number, parse_command(words.split()), key), channel)
 
     async def hears_of(self, number: int, command: RemoteCommand, channel: str) -> None:
         """Receive a command as over a channel."""
@@ -127,7 +127,7 @@ async def test_command_is_answered_over_channel_of_arrival(tmp_path: Path) -> No
         await kit.hears(NOW, "status", channel="Satellite")
         (answer,) = await kit.answered(1)
         assert answer.number == NOW and answer.outcome is CommandOutcome.DONE
-        assert "1 starts of the agent" in read_text(VERB_BY_NAME["status"].number, answer)
+        assert "1 starts of the agent" in format_answer(VERB_BY_NAME["status"].number, answer)
         ((channel,),) = kit.journal.read("SELECT channel FROM leg")
         assert channel == "Satellite"
 
@@ -197,7 +197,7 @@ async def test_default_settings_allow_only_reading_commands_and_radio_key(
 
 async def test_unknown_command_of_later_hub_is_refused_by_number(tmp_path: Path) -> None:
     async with at_work(tmp_path) as kit:
-        later = prove(NOW, replace(read_words(["status"]), verb=99), KEY)
+        later = prove(NOW, replace(parse_command(["status"]), verb=99), KEY)
         await kit.hears_of(NOW, later, "Cellular")
         (answer,) = await kit.answered(1)
         assert told(answer) == "this version knows no command 99"

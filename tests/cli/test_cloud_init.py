@@ -13,11 +13,11 @@ import pytest
 
 from fieldagent.kit.cloud_init import (
     UnfitValue,
+    format_files,
     make_network_config,
     make_user_data,
     read_public_keys,
     write,
-    write_texts,
 )
 from tests.processes import MODULE, administer
 
@@ -74,7 +74,7 @@ def test_device_is_added_only_if_its_cloud_init_files_are_written(
 def test_rewritten_card_gets_a_new_instance_id_and_keeps_the_first_file(card: Path) -> None:
     instances = set()
     for host in ("kit-1", "kit-2"):
-        write(card, write_texts(make_user_data(host, "kit", []), None))
+        write(card, format_files(make_user_data(host, "kit", []), None))
         instances.add(read(card, "meta-data")["instance-id"])
         assert read(card, "user-data") == {"hostname": host, "manage_etc_hosts": True}
     assert len(instances) == 2
@@ -84,7 +84,7 @@ def test_rewritten_card_gets_a_new_instance_id_and_keeps_the_first_file(card: Pa
 
 def test_cloud_init_accepts_the_written_files(card: Path) -> None:
     network = make_network_config(SSID, PASSWORD, "CH")
-    write(card, write_texts(make_user_data("kit-ada", "kit", [KEY]), network))
+    write(card, format_files(make_user_data("kit-ada", "kit", [KEY]), network))
     if shutil.which("cloud-init") is None:
         pytest.skip("no cloud-init: it is for a machine that may be set up by it")
     inputs = ["--network-data", str(card / "network-config"), "--kind", "yaml"]

@@ -19,12 +19,12 @@ def test_trace_contains_message_payloads_only_with_the_option(tmp_path: Path) ->
         assert kit.post("meet at the third pine").body["status"] == "Delivered"
         done = run_fieldagent(kit, "satellite", "trace")
         assert done.returncode == 0, done.stderr
-        records = trace.read(done.stdout)
+        records = trace.parse_trace(done.stdout)
         assert any(each.data.startswith(b"AT+SBDWB=") for each in records)
         assert "pine" not in done.stdout
         whole = run_fieldagent(kit, "satellite", "trace", "--payloads").stdout
-        assert len(trace.read(whole)) >= len(records)
-        bodies = [each.data for each in trace.read(whole) if each.direction == trace.SENT]
+        assert len(trace.parse_trace(whole)) >= len(records)
+        bodies = [each.data for each in trace.parse_trace(whole) if each.direction == trace.SENT]
         assert any(not body.startswith(b"AT") and any(body[:-2]) for body in bodies)
         none = run_fieldagent(kit, "satellite", "trace", "--channel", "radio")
         assert none.returncode != 0

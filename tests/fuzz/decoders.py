@@ -130,7 +130,13 @@ def read_link(data: bytes) -> None:
 
 def converse(data: bytes) -> None:
     """Decode a modem's answers after each command of a driver."""
-    for command in (sbd.AT_PREFIX, sbd.STATUS, sbd.READ_BINARY, sbd.write_binary(2), sbd.SESSION):
+    for command in (
+        sbd.AT_PREFIX,
+        sbd.STATUS,
+        sbd.READ_BINARY,
+        sbd.make_write_command(2),
+        sbd.SESSION,
+    ):
         conversation = sbd.Conversation()
         conversation.send(command)
         for piece in in_pieces(data):
@@ -150,10 +156,10 @@ _OF_A_REPLY: tuple[Callable[[sbd.ModemReply], Any], ...] = (
     sbd.parse_number,
 )
 _OF_A_MESSAGE: tuple[Callable[[Any], Any], ...] = (
-    directip.read_mobile_originated,
-    directip.read_mobile_terminated,
-    directip.read_confirmation,
-    directip.read_mo_confirmation,
+    directip.parse_mobile_originated,
+    directip.parse_mobile_terminated,
+    directip.parse_confirmation,
+    directip.parse_mo_confirmation,
     directip.salvage_payload,
 )
 
@@ -177,33 +183,33 @@ def read_kiss(data: bytes) -> None:
 def read_meshcore(data: bytes) -> None:
     """Decoded settings of a radio can be encoded again."""
     for _, content in kiss.KissDeframer().receive_data(data):
-        if (word := meshcore_kiss.read_word(content)) is None:
+        if (word := meshcore_kiss.decode_message(content)) is None:
             continue
-        settings = meshcore_kiss.read_settings(word.content)
+        settings = meshcore_kiss.decode_settings(word.content)
         if settings is not None:
-            assert meshcore_kiss.write_settings(settings) == word.content
+            assert meshcore_kiss.encode_settings(settings) == word.content
             assert settings.format_settings()
-        signal = meshcore_kiss.read_signal(word.content)
+        signal = meshcore_kiss.decode_signal(word.content)
         assert signal is None or (abs(signal.snr) <= 32 and abs(signal.rssi) <= 128)
-        number = meshcore_kiss.read_number(word.content)
+        number = meshcore_kiss.decode_number(word.content)
         assert number is None or 0 <= number < 1 << 32
 
 
 OF_A_COMPANION: tuple[Callable[[bytes], Any], ...] = (
-    meshcore_companion.read_self,
-    meshcore_companion.read_device,
-    meshcore_companion.read_sent,
-    meshcore_companion.read_ack,
-    meshcore_companion.read_advert,
-    meshcore_companion.read_time,
-    meshcore_companion.read_telemetry,
-    meshcore_companion.read_error,
+    meshcore_companion.decode_self,
+    meshcore_companion.decode_device,
+    meshcore_companion.decode_sent,
+    meshcore_companion.decode_ack,
+    meshcore_companion.decode_advert,
+    meshcore_companion.decode_time,
+    meshcore_companion.decode_telemetry,
+    meshcore_companion.describe_error,
 )
 TO_A_COMPANION: tuple[Callable[[bytes], Any], ...] = (
-    meshcore_companion.read_send_text,
-    meshcore_companion.read_send_channel_text,
-    meshcore_companion.read_position,
-    meshcore_companion.read_number,
+    meshcore_companion.decode_send_text,
+    meshcore_companion.decode_send_channel_text,
+    meshcore_companion.decode_position,
+    meshcore_companion.decode_number,
 )
 
 
@@ -216,21 +222,21 @@ def read_companion(data: bytes) -> None:
     for content in [*frames, data]:
         try_each((*OF_A_COMPANION, *TO_A_COMPANION), content)
         with suppress(RemoteProtocolError):
-            contact = meshcore_companion.read_contact(content)
-            again = meshcore_companion.write_contact(contact)
-            assert meshcore_companion.read_bare_contact(again)._replace(name="") == (
+            contact = meshcore_companion.decode_contact(content)
+            again = meshcore_companion.encode_contact(contact)
+            assert meshcore_companion.decode_bare_contact(again)._replace(name="") == (
                 contact._replace(name="")
             )
         with suppress(RemoteProtocolError):
-            channel = meshcore_companion.read_channel(content)
-            said = meshcore_companion.write_channel(channel)
+            channel = meshcore_companion.decode_channel(content)
+            said = meshcore_companion.encode_channel(channel)
             assert len(said) == len(content[1:50])
             assert meshcore_companion.is_private(channel) in (True, False)
         with suppress(RemoteProtocolError):
-            text = meshcore_companion.read_text(content)
+            text = meshcore_companion.decode_text(content)
             if text.type != meshcore_companion.TextType.SIGNED:
-                again = meshcore_companion.write_text(text)
-                assert meshcore_companion.read_text(again) == text._replace(snr=text.snr or 0.0)
+                again = meshcore_companion.encode_text(text)
+                assert meshcore_companion.decode_text(again) == text._replace(snr=text.snr or 0.0)
 
 
 def read_sms(data: bytes) -> None:
@@ -286,10 +292,10 @@ def read_rnode(data: bytes) -> None:
         assert rnode.describe_setting(command, content)
         for each in ours:
             assert not rnode.is_same_value(each, content) or len(content) == len(each.content)
-        rssi, snr = rnode.read_rssi(content), rnode.read_snr(content)
+        rssi, snr = rnode.decode_rssi(content), rnode.decode_snr(content)
         assert rssi is None or -157 <= rssi <= 98
         assert snr is None or -32 <= snr <= 32
-        battery = rnode.read_battery(content)
+        battery = rnode.decode_battery(content)
         assert battery is None or 0 <= battery.percent <= 100
 
 

@@ -2,12 +2,12 @@ from __future__ import annotations
 
 import pytest
 
-from fieldagent.http.date import read_date, read_delay, write_date
+from fieldagent.http.date import format_date, parse_date, parse_delay
 
 
 @pytest.mark.parametrize("second", [0, 784_111_777, 1_790_000_000, 4_102_444_799])
 def test_written_date_is_read_unchanged(second: int) -> None:
-    assert read_date(write_date(second).decode()) == second
+    assert parse_date(format_date(second).decode()) == second
 
 
 @pytest.mark.parametrize(
@@ -19,7 +19,7 @@ def test_written_date_is_read_unchanged(second: int) -> None:
     ],
 )
 def test_leap_second_and_nonexistent_day_are_read_as_the_next(text: str, second: int) -> None:
-    assert read_date(text) == second
+    assert parse_date(text) == second
 
 
 @pytest.mark.parametrize(
@@ -36,7 +36,7 @@ def test_leap_second_and_nonexistent_day_are_read_as_the_next(text: str, second:
     ],
 )
 def test_invalid_date_is_read_as_none(text: str) -> None:
-    assert read_date(text) is None
+    assert parse_date(text) is None
 
 
 @pytest.mark.parametrize(
@@ -44,4 +44,4 @@ def test_invalid_date_is_read_as_none(text: str) -> None:
     [("0", 0), ("120", 120), ("", None), ("-1", None), ("²", None)],
 )
 def test_retry_delay_is_read_in_seconds(text: str, seconds: float | None) -> None:
-    assert read_delay(text) == seconds
+    assert parse_delay(text) == seconds

@@ -113,7 +113,7 @@ async def test_source_is_charged_until_authenticated(clock: trio.testing.MockClo
     assert refused.value.status == 429
     async with unproved.admit(HONEST) as visit:
         visit.spend(ANONYMOUS_TOTAL_SHARE.burst * 2)
-        visit.note_proved("certificate")
+        visit.record_authentication("certificate")
     assert unproved.pace.get_account(ANONYMOUS_TOTAL_SHARE, HONEST).compute_wait() == 0.0
     assert not unproved.pace.get_account(KNOWN_CALLER, "certificate").is_idle
 

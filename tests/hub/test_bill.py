@@ -113,11 +113,11 @@ async def test_valid_key_is_charged_for_the_database_on_every_route(
             visit.begin()
             path = re.sub(r"\{.*?\}", "1", route.pattern)
             asked = head._replace(method=route.method, path=path, body=b"{}")
-            visit.note_request(asked)
+            visit.record_request(asked)
             paid.clear()
             admission = await find(asked)
             by_threads = sum(paid)
-            visit.note_admission(asked, admission.caller)
+            visit.record_admission(asked, admission.caller)
             paid.clear()
             with suppress(Problem):
                 await admission.handler(asked)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fieldagent.wire.command import VERBS, get_verb, read_words
+from fieldagent.wire.command import VERBS, get_verb, parse_command
 from tests.browser import browser
 from tests.hub.alps import Alps
 from tests.hub.test_console import SECRET, console
@@ -54,7 +54,7 @@ def test_command_price_is_shown_before_a_kit_is_queried(tmp_path: Path) -> None:
             offered = shown.locator("#hands-what option").evaluate_all(
                 "each => each.map(one => one.value)"
             )
-            verbs = {get_verb(read_words(words.split())).name for words in offered}
+            verbs = {get_verb(parse_command(words.split())).name for words in offered}
             # A radio-key goes to all kits, in the administration. An update needs a file.
             assert verbs == {verb.name for verb in VERBS} - {"set", "show", "radio-key", "update"}
             # Over the link there is no cost to accept.

@@ -28,7 +28,7 @@ from fieldagent.hub.field.dead_letters import COUNT_MAX, LETTERS_PER_KIT_MAX
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.hub.store.opening import open_store
 from fieldagent.package.package import Location, Message
-from fieldagent.wire.directip import DirectIpMo, MoLocation, read_mo_confirmation, write
+from fieldagent.wire.directip import DirectIpMo, MoLocation, encode_message, parse_mo_confirmation
 from fieldagent.wire.envelope import Entry, EstimatedPosition, derive_key, encode
 from tests.http.test_openapi import description
 from tests.hub.field import START, collect, field_of
@@ -75,11 +75,11 @@ class Operators:
     ) -> None:
         message = DirectIpMo(1, imei, status, 7, 0, int(time.time()), body, where)
         with socket.create_connection(("127.0.0.1", self.port), PATIENCE) as line:
-            line.sendall(damage(write(message)))
+            line.sendall(damage(encode_message(message)))
             answer = b""
             while piece := line.recv(100):
                 answer += piece
-        assert read_mo_confirmation(answer[3:]) is True
+        assert parse_mo_confirmation(answer[3:]) is True
 
     def rockblock(self, running: Hub, body: bytes, imei: str = IMEI, **more: Any) -> None:
         form = {**FORM, "imei": imei, "data": body.hex(), "iat": int(time.time()), **more}

@@ -28,7 +28,7 @@ from fieldagent.hub.operator.directip import (
 from fieldagent.hub.operator.failures import FULL_PAUSE_S, Scope
 from fieldagent.hub.settings import parse_settings
 from fieldagent.system.properties import InvalidSettings
-from fieldagent.wire.directip import DirectIpMo, MoLocation, read_mo_confirmation, write
+from fieldagent.wire.directip import DirectIpMo, MoLocation, encode_message, parse_mo_confirmation
 from fieldagent.wire.errors import RemoteProtocolError
 from fieldagent.wire.outcome import Outcome
 
@@ -160,7 +160,7 @@ class Hub:
         async with await self.connect(address) as stream:
             await stream.send_all(raw)
             await stream.send_eof()
-            return read_mo_confirmation(await receive_elements(stream))
+            return parse_mo_confirmation(await receive_elements(stream))
 
 
 @asynccontextmanager
@@ -180,7 +180,7 @@ def mo(
     location: MoLocation | None = None,
     mtmsn: int = 0,
 ) -> bytes:
-    return write(DirectIpMo(1, IMEI, status, 7, mtmsn, 1_790_000_000, payload, location))
+    return encode_message(DirectIpMo(1, IMEI, status, 7, mtmsn, 1_790_000_000, payload, location))
 
 
 async def test_ring_alert_alone_sends_no_message() -> None:

@@ -42,7 +42,7 @@ def test_messages_garbled_on_the_serial_line_arrive_later(tmp_path: Path) -> Non
         until(lambda: contents(kit) == ["come home"])
         # The trace of the line is on disk, without the text of the message.
         (kept,) = tmp_path.glob("kit/**/trace-satellite.log")
-        records = trace.read(kept.read_text("ascii"))
+        records = trace.parse_trace(kept.read_text("ascii"))
         assert any(each.data == b"AT+SBDRB\r" for each in records)
         assert b"come home" not in kept.read_bytes()
     (day,) = administer(database, "usage", "list")

@@ -41,7 +41,7 @@ from fieldagent.hub.store.contract import Store
 from fieldagent.hub.webhook import webhook_directory
 from fieldagent.hub.webhook.webhook import Webhook
 from fieldagent.package.package import IncidentState, IncidentUpdate, Message
-from fieldagent.wire.directip import Confirmation, read_mobile_terminated, write
+from fieldagent.wire.directip import Confirmation, encode_message, parse_mobile_terminated
 from fieldagent.wire.envelope import Entry
 from fieldagent.wire.outcome import Outcome
 from tests.hub.claiming import claim
@@ -255,9 +255,9 @@ class Gateway:
             with line:
                 head = line.recv(3, socket.MSG_WAITALL)
                 body = line.recv(int.from_bytes(head[1:], "big"), socket.MSG_WAITALL)
-                asked = read_mobile_terminated(body)
+                asked = parse_mobile_terminated(body)
                 answer = Confirmation(asked.client_id, asked.imei, 0, self.status)
-                line.sendall(write(answer))
+                line.sendall(encode_message(answer))
                 self.calls += 1
 
     def close(self) -> None:

@@ -14,7 +14,6 @@ from fieldagent.hub.records.numbering import SKIPPED_NUMBERS, skip_all_numbers
 from fieldagent.hub.store.contract import Store
 from fieldagent.package.package import Location, Message
 from fieldagent.wire.backup_note import (
-    Ask,
     BackupNote,
     BackupSummary,
     Copies,
@@ -22,6 +21,7 @@ from fieldagent.wire.backup_note import (
     Direction,
     HeldItem,
     Inventory,
+    InventoryRequest,
     InventoryRow,
     ItemRequest,
 )
@@ -57,12 +57,12 @@ async def exchange_note(mailbox: IpMailbox, said: BackupNote) -> object:
 
 async def return_items(alps: Field, items: Sequence[Entry], state: str = "") -> None:
     mailbox = alps.mailbox(1)
-    assert await exchange_note(mailbox, make_summary(items[-1])) == Ask(SENT, 0)
+    assert await exchange_note(mailbox, make_summary(items[-1])) == InventoryRequest(SENT, 0)
     listed = Inventory(SENT, 0, tuple(map(make_row, items)))
     assert await exchange_note(mailbox, listed) == ItemRequest(
         SENT, tuple(each.sequence for each in items)
     )
-    assert await exchange_note(mailbox, make_copies(items, state)) == Ask(GOT, 0)
+    assert await exchange_note(mailbox, make_copies(items, state)) == InventoryRequest(GOT, 0)
     await mailbox.process_note(Inventory(GOT, 0, ()).encode())
 
 
@@ -92,16 +92,16 @@ async def test_rebuild_interrupted_by_a_restart_loses_and_doubles_no_item(store:
         await alps.sends(1, *sent[:3])
         listed = Inventory(SENT, 0, tuple(map(make_row, sent)))
         mailbox = alps.mailbox(1)
-        assert await exchange_note(mailbox, make_summary(sent[4])) == Ask(SENT, 0)
+        assert await exchange_note(mailbox, make_summary(sent[4])) == InventoryRequest(SENT, 0)
         assert await exchange_note(mailbox, listed) == ItemRequest(SENT, (4, 5))
         assert await exchange_note(mailbox, make_copies(sent[3:4])) == ItemRequest(SENT, (5,))
         # The hub restarts, and the kit has sent something since.
         mailbox = alps.mailbox(1)
         await alps.sends(1, *(newer := make_entries(6, 6)))
-        assert await exchange_note(mailbox, make_summary(newer[0])) == Ask(SENT, 0)
+        assert await exchange_note(mailbox, make_summary(newer[0])) == InventoryRequest(SENT, 0)
         listed = Inventory(SENT, 0, tuple(map(make_row, [*sent, *newer])))
         assert await exchange_note(mailbox, listed) == ItemRequest(SENT, (5,))
-        assert await exchange_note(mailbox, make_copies(sent[4:])) == Ask(GOT, 0)
+        assert await exchange_note(mailbox, make_copies(sent[4:])) == InventoryRequest(GOT, 0)
         await mailbox.process_note(Inventory(GOT, 0, ()).encode())
         state = await read_progress(alps, 1)
         assert state is not None and not state.is_open
@@ -125,11 +125,11 @@ async def test_items_missing_in_the_journal_of_a_kit_are_counted(store: Store) -
         await alps.sends(1, *make_entries(1, 3))
         items = make_entries(8, 9)
         mailbox = alps.mailbox(1)
-        assert await exchange_note(mailbox, make_summary(items[-1])) == Ask(SENT, 0)
+        assert await exchange_note(mailbox, make_summary(items[-1])) == InventoryRequest(SENT, 0)
         listed = Inventory(SENT, 0, tuple(map(make_row, items)), (1, 8))
         assert await exchange_note(mailbox, listed) == ItemRequest(SENT, (8, 9))
         answer = Copies(SENT, (Copy(8, b""), *make_copies(items[1:]).copies))
-        assert await exchange_note(mailbox, answer) == Ask(GOT, 0)
+        assert await exchange_note(mailbox, answer) == InventoryRequest(GOT, 0)
         state = await read_progress(alps, 1)
         assert state is not None
         assert (state.missing, state.back, state.gone) == (6, 1, 5)
@@ -151,7 +151,7 @@ async def test_false_summary_affects_only_its_own_kit(store: Store) -> None:
         ]
         others = "SELECT device, member FROM introduced WHERE device <> 1 ORDER BY device, member"
         assert await alps.rows(others) == [each for each in names if each[0] != 1]
-        assert decode(await alps.mailbox(1).next_note()) == Ask(SENT, 0)
+        assert decode(await alps.mailbox(1).next_note()) == InventoryRequest(SENT, 0)
         assert [await read_progress(alps, number) for number in (2, 3)] == [None, None]
 
 
@@ -162,7 +162,7 @@ async def test_restored_hub_requests_items_from_each_kit(store: Store) -> None:
         now = await alps.rows("SELECT next_sequence FROM device ORDER BY id")
         assert now == [(number + SKIPPED_NUMBERS,) for (number,) in before]
         for number in (1, 2, 3):
-            assert decode(await alps.mailbox(number).next_note()) == Ask(SENT, 0)
+            assert decode(await alps.mailbox(number).next_note()) == InventoryRequest(SENT, 0)
 
 
 @pytest.mark.parametrize("state", ["open", "seen", "closed", ""])
@@ -192,8 +192,8 @@ async def test_items_received_by_a_kit_are_rebuilt_under_their_numbers(store: St
         of_ada = Entry(5, Message("from Ada"), AT)
         mailbox = alps.mailbox(2)
         held = BackupSummary(last_got=HeldItem(5, compute_fingerprint(of_ada)[:4]))
-        assert await exchange_note(mailbox, held) == Ask(SENT, 0)
-        assert await exchange_note(mailbox, Inventory(SENT, 0, ())) == Ask(GOT, 0)
+        assert await exchange_note(mailbox, held) == InventoryRequest(SENT, 0)
+        assert await exchange_note(mailbox, Inventory(SENT, 0, ())) == InventoryRequest(GOT, 0)
         rows = (make_row(pushed, 3)._replace(place=1), make_row(of_ada, 1)._replace(place=2))
         deleted = InventoryRow(3, 9, 6, b"gone", AT)
         assert await exchange_note(mailbox, Inventory(GOT, 0, (*rows, deleted))) == ItemRequest(
@@ -214,7 +214,7 @@ async def test_items_received_by_a_kit_are_rebuilt_under_their_numbers(store: St
         # Ada's own kit has the item too, which proves it. The hub already has the item.
         mailbox = alps.mailbox(1)
         own = replace(of_ada, sequence=77)
-        assert await exchange_note(mailbox, make_summary(own)) == Ask(SENT, 0)
+        assert await exchange_note(mailbox, make_summary(own)) == InventoryRequest(SENT, 0)
         assert await exchange_note(mailbox, Inventory(SENT, 0, (make_row(own),))) == ItemRequest(
             SENT, (77,)
         )
@@ -232,9 +232,9 @@ async def test_forgotten_and_unrequested_items_are_not_rebuilt(store: Store) -> 
         mailbox = alps.mailbox(1)
         await mailbox.process_note(make_copies([old]).encode())
         assert await alps.rows("SELECT 1 FROM item") == []
-        assert await exchange_note(mailbox, make_summary(old)) == Ask(SENT, 0)
+        assert await exchange_note(mailbox, make_summary(old)) == InventoryRequest(SENT, 0)
         listed = Inventory(SENT, 0, (make_row(old, at=AT - month * 3600),))
-        assert await exchange_note(mailbox, listed) == Ask(GOT, 0)
+        assert await exchange_note(mailbox, listed) == InventoryRequest(GOT, 0)
         await mailbox.process_note(Inventory(GOT, 0, ()).encode())
         # The same summary is not checked again.
         await alps.mailbox(1).process_note(make_summary(old).encode())
@@ -250,7 +250,7 @@ async def test_unreadable_rebuilt_items_count_as_gone(store: Store) -> None:
         await exchange_note(mailbox, Inventory(SENT, 0, tuple(map(make_row, items))))
         bad = (Copy(1, b"\xff"), Copy(2, encode([Entry(2, Source(1, 1))])))
         assert await exchange_note(mailbox, Copies(SENT, bad)) == ItemRequest(SENT, (3,))
-        assert await exchange_note(mailbox, Copies(SENT, ())) == Ask(GOT, 0)
+        assert await exchange_note(mailbox, Copies(SENT, ())) == InventoryRequest(GOT, 0)
         state = await read_progress(alps, 1)
         assert state is not None
         assert (state.back, state.gone) == (0, 3)

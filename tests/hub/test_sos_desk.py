@@ -33,7 +33,7 @@ from fieldagent.package.package import (
     IncidentUpdate,
     Location,
     Message,
-    format_short_number,
+    format_short_sos_number,
 )
 from fieldagent.webhook.delivery import HandoverOutcome, HandoverResult
 from fieldagent.wire.envelope import Entry, Receipt, compute_item_digest, decode, derive_key
@@ -738,7 +738,9 @@ async def test_kit_and_hub_show_the_same_short_number(store: Store) -> None:
     async with desk(store) as d:
         await d.alps.sends(1, replace(HELP, sequence=70_000_417))
         assert (
-            (await d.told("GET", "/api/sos/1"))["short"] == format_short_number(70_000_417) == "417"
+            (await d.told("GET", "/api/sos/1"))["short"]
+            == format_short_sos_number(70_000_417)
+            == "417"
         )
 
 

@@ -22,7 +22,7 @@ from fieldagent.wire.command import (
     Verb,
     format_command,
     get_verb,
-    read_words,
+    parse_command,
 )
 from fieldagent.wire.command_proof import derive_command_key, is_proved, prove
 from fieldagent.wire.credit import CREDIT_BYTES
@@ -61,7 +61,7 @@ SIGNED = ("kit", "sos-repeat=900", bytes(74), "set", bytes(64))
 
 def written(verb: Verb) -> RemoteCommand:
     """Return the example in its sent form."""
-    command = read_words(example(verb))
+    command = parse_command(example(verb))
     sealed = (1, seal_key(bytes(32), bytes(range(32))))
     made = {"set": SIGNED, "radio-key": sealed, "update": (DIGEST,)}
     return replace(command, arguments=made.get(verb.name, command.arguments))
@@ -126,7 +126,7 @@ def test_verbs_have_unique_numbers_and_names() -> None:
 )
 def test_invalid_command_text_is_refused_with_the_reason(words: str, why: str) -> None:
     with pytest.raises(NotACommand, match=why):
-        read_words(words.split())
+        parse_command(words.split())
 
 
 @pytest.mark.parametrize(

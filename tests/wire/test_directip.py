@@ -16,14 +16,14 @@ from fieldagent.wire.directip import (
     DirectIpMo,
     DirectIpMt,
     Flags,
+    encode_message,
+    encode_mo_confirmation,
     extract_message,
-    read_confirmation,
-    read_mo_confirmation,
-    read_mobile_originated,
-    read_mobile_terminated,
+    parse_confirmation,
+    parse_mo_confirmation,
+    parse_mobile_originated,
+    parse_mobile_terminated,
     salvage_payload,
-    write,
-    write_mo_confirmation,
 )
 from fieldagent.wire.errors import LocalProtocolError, RemoteProtocolError
 
@@ -34,27 +34,27 @@ VECTORS: dict[str, tuple[str, Any, Callable[[bytes], Any]]] = {
         "010026" + "01001c" + "000004d2" + IMEI_HEX + "00" + "0007" + "0002" + "6ab3e400"
         + "020004" + "84010203",
         DirectIpMo(1234, IMEI, 0, 7, 2, 0x6AB3E400, bytes.fromhex("84010203")),
-        read_mobile_originated,
+        parse_mobile_originated,
     ),
     "mailbox check": (
         "01001f" + "01001c" + "000004d2" + IMEI_HEX + "02" + "0007" + "0000" + "6ab3e400",
         DirectIpMo(1234, IMEI, 2, 7, 0, 0x6AB3E400),
-        read_mobile_originated,
+        parse_mobile_originated,
     ),
     "MT, urgent": (
         "01001d" + "410015" + "00000009" + IMEI_HEX + "0010" + "420002" + "beef",
         DirectIpMt(9, IMEI, b"\xbe\xef", Flags.PRIORITY),
-        read_mobile_terminated,
+        parse_mobile_terminated,
     ),
     "MT queued as third": (
         "01001c" + "440019" + "00000009" + IMEI_HEX + "000000ff" + "0003",
         Confirmation(9, IMEI, 255, 3),
-        read_confirmation,
+        parse_confirmation,
     ),
     "MT refused": (
         "01001c" + "440019" + "00000009" + IMEI_HEX + "00000000" + "fffb",
         Confirmation(9, IMEI, 0, -5),
-        read_confirmation,
+        parse_confirmation,
     ),
 }  # fmt: skip
 
@@ -62,7 +62,7 @@ VECTORS: dict[str, tuple[str, Any, Callable[[bytes], Any]]] = {
 @pytest.mark.parametrize("name", VECTORS)
 def test_vectors_are_written(name: str) -> None:
     raw, message, _ = VECTORS[name]
-    assert write(message).hex() == raw
+    assert encode_message(message).hex() == raw
 
 
 @pytest.mark.parametrize("name", VECTORS)
@@ -81,17 +81,17 @@ def test_vectors_are_read_byte_by_byte_with_trailing_data(name: str) -> None:
 
 @pytest.mark.parametrize(("taken", "raw"), [(True, "01000405000101"), (False, "01000405000100")])
 def test_mo_confirmation_survives_encoding(taken: bool, raw: str) -> None:
-    assert write_mo_confirmation(taken).hex() == raw
+    assert encode_mo_confirmation(taken).hex() == raw
     elements = extract_message(bytearray.fromhex(raw))
     assert elements is not None
-    assert read_mo_confirmation(elements) is taken
+    assert parse_mo_confirmation(elements) is taken
 
 
 def test_elements_are_read_in_any_order_and_unknown_ones_skipped() -> None:
     header = "01001c" + "000004d2" + IMEI_HEX + "00" + "0007" + "0002" + "6ab3e400"
     location = "03000b" + "00" * 11
     elements = bytes.fromhex("020001" + "aa" + "770002" + "0102" + location + header)
-    assert read_mobile_originated(elements).payload == b"\xaa"
+    assert parse_mobile_originated(elements).payload == b"\xaa"
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ def test_elements_are_read_in_any_order_and_unknown_ones_skipped() -> None:
 )
 def test_damaged_message_raises_with_the_reason(elements: str, why: str) -> None:
     with pytest.raises(RemoteProtocolError, match=why):
-        read_mobile_originated(bytes.fromhex(elements))
+        parse_mobile_originated(bytes.fromhex(elements))
 
 
 HEADER = "01001c" + "000004d2" + IMEI_HEX + "00" + "0007" + "0002" + "6ab3e400"
@@ -142,16 +142,16 @@ def test_other_version_and_overlong_message_raise_at_once() -> None:
 
 def test_invalid_imei_raises() -> None:
     with pytest.raises(LocalProtocolError, match="15 digits"):
-        write(DirectIpMt(1, "12", b""))
+        encode_message(DirectIpMt(1, "12", b""))
 
 
 @given(st.binary(max_size=80))
 def test_random_bytes_are_read_or_refused(data: bytes) -> None:
     for read in (
-        read_mobile_originated,
-        read_mobile_terminated,
-        read_confirmation,
-        read_mo_confirmation,
+        parse_mobile_originated,
+        parse_mobile_terminated,
+        parse_confirmation,
+        parse_mo_confirmation,
     ):
         with suppress(RemoteProtocolError):
             read(data)
@@ -168,6 +168,6 @@ def test_random_bytes_are_read_or_refused(data: bytes) -> None:
 )
 def test_mt_message_survives_encoding(number: int, imei: str, payload: bytes, flags: int) -> None:
     message = DirectIpMt(number, imei, payload, flags)
-    elements = extract_message(bytearray(write(message)))
+    elements = extract_message(bytearray(encode_message(message)))
     assert elements is not None
-    assert read_mobile_terminated(elements) == message
+    assert parse_mobile_terminated(elements) == message

@@ -65,7 +65,7 @@ from fieldagent.wire.errors import LocalProtocolError, RemoteProtocolError
 from fieldagent.wire.fragments import find_missing_fragments, join, split
 from fieldagent.wire.incident_proof import derive_proof_key, prove
 from fieldagent.wire.parcel import DOWN, UP, wrap
-from fieldagent.wire.places import write_location
+from fieldagent.wire.places import encode_location
 
 TIME = 1_790_000_000
 MOMENT, MINUTE = datetime.fromtimestamp(TIME, UTC), timedelta(minutes=1)
@@ -641,7 +641,7 @@ def test_untagged_message_is_refused_if_a_key_is_set() -> None:
 @given(entries().filter(lambda entry: isinstance(entry.content, Location)))
 def test_position_takes_no_more_bytes_than_documented(entry: Entry) -> None:
     assert isinstance(entry.content, Location)
-    members = [0, *write_location(replace(entry.content, source=None))]
+    members = [0, *encode_location(replace(entry.content, source=None))]
     assert len(b"".join(cbor2.dumps(member) for member in members)) <= 18 + 4 * (
         (entry.content.altitude or 0) > 65535 or (entry.content.speed_over_ground or 0) > 6553
     )

@@ -19,7 +19,7 @@ from fieldagent.wire.envelope import (
     derive_key,
     encode,
 )
-from fieldagent.wire.envelope_form import EnvelopeParts, read_form, write_array, write_short
+from fieldagent.wire.envelope_form import EnvelopeParts, decode_form, encode_array, encode_short
 from fieldagent.wire.errors import RemoteProtocolError
 from fieldagent.wire.text_code import pack
 from tests.wire.test_envelope import KEY, entries
@@ -71,18 +71,18 @@ def test_any_envelope_survives_the_short_form(sent: list[Entry], origin: int, ta
 def test_envelope_with_an_sos_uses_the_array_form() -> None:
     """Every receiver can read the array form."""
     body = encode_short(make_message(6), replace(make_message(7), sos=True))
-    assert not read_form(body).short
-    assert read_form(encode_short(make_message(6))).short
+    assert not decode_form(body).short
+    assert decode_form(encode_short(make_message(6))).short
 
 
 def test_time_before_the_epoch_uses_the_array_form() -> None:
     early = make_message(7, 1_000_000_000)
     assert decode(encode_short(early)).entries == (early,)
-    assert not read_form(encode_short(early)).short
+    assert not decode_form(encode_short(early)).short
 
 
 def test_overlong_entry_has_no_short_form() -> None:
-    assert write_short(EnvelopeParts(0, 0, [[4, 7, 0, bytes(40_000)]]), None) is None
+    assert encode_short(EnvelopeParts(0, 0, [[4, 7, 0, bytes(40_000)]]), None) is None
 
 
 def test_tag_authenticates_the_short_form() -> None:
@@ -117,7 +117,7 @@ def test_every_truncated_short_form_raises(key: bytes | None) -> None:
 @given(st.binary(max_size=60), st.integers(0xC0, 0xDF))
 def test_random_bytes_are_read_or_refused(rest: bytes, flags: int) -> None:
     with suppress(RemoteProtocolError):
-        read = read_form(bytes([flags]) + rest)
+        read = decode_form(bytes([flags]) + rest)
         assert read.short
         with suppress(RemoteProtocolError):
             decode(bytes([flags]) + rest)
@@ -146,7 +146,9 @@ def test_short_and_array_forms_decode_to_the_same_parts() -> None:
     parts = EnvelopeParts(
         54_310_400, 9, [[1, 7, 0, "hi"], [[4, 8, -60, b"x"], 12, 1], [14, 8, 7, 3]]
     )
-    arrays = read_form(write_array(parts, KEY))
-    body = write_short(parts, KEY)
+    arrays = decode_form(encode_array(parts, KEY))
+    body = encode_short(parts, KEY)
     assert body is not None
-    assert arrays._replace(short=True) == read_form(body) == parts._replace(tagged=True, short=True)
+    assert (
+        arrays._replace(short=True) == decode_form(body) == parts._replace(tagged=True, short=True)
+    )

@@ -103,18 +103,18 @@ def test_too_long_configured_interval_is_reported() -> None:
     said = (
         "something in the network cuts idle links after 60 s: remove cellular-ping, or set it to 45"
     )
-    assert path.keepalive.note() == said
+    assert path.keepalive.describe_path() == said
 
 
 def test_measured_idle_limit_is_reported() -> None:
     path = Path(Keepalive(None), 60)
-    assert path.keepalive.note() == ""
+    assert path.keepalive.describe_path() == ""
     path.live(3600)
     said = "something in the network cuts idle links after 60 s: tested every 45 s"
-    assert path.keepalive.note() == said
+    assert path.keepalive.describe_path() == said
     silent = Path(Keepalive(None), 60, tells=False)
     silent.live(3600)
-    assert "cuts idle links within 68 s" in silent.keepalive.note()
+    assert "cuts idle links within 68 s" in silent.keepalive.describe_path()
 
 
 def test_longer_interval_is_tried_once_a_day() -> None:
@@ -128,7 +128,7 @@ def test_longer_interval_is_tried_once_a_day() -> None:
     path.limit = inf
     path.live(2 * DAY)
     assert path.keepalive.interval == LONGEST
-    assert path.keepalive.note() == ""
+    assert path.keepalive.describe_path() == ""
 
 
 def test_interval_shrinks_after_the_path_becomes_worse() -> None:

@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 
 from fieldagent.wire.backup_note import (
     PAGE,
-    Ask,
     BackupSummary,
     Copies,
     Copy,
     Direction,
     HeldItem,
     Inventory,
+    InventoryRequest,
     InventoryRow,
     ItemRequest,
 )
@@ -87,7 +87,7 @@ NOTES = st.one_of(
     st.builds(HasDirectory, st.integers(0, 2**40)),
     st.builds(Directory, st.integers(1, 2**40), st.integers(0, 2**32), st.lists(LISTED).map(tuple)),
     st.builds(BackupSummary, HELD, st.integers(0, 2**20), HELD),
-    st.builds(Ask, st.sampled_from(Direction), st.integers(0, 2**40)),
+    st.builds(InventoryRequest, st.sampled_from(Direction), st.integers(0, 2**40)),
     st.builds(
         Inventory,
         st.sampled_from(Direction),

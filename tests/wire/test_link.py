@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 
 from fieldagent.package.package import Message
 from fieldagent.wire.backup_note import (
-    Ask,
     BackupSummary,
     Copies,
     Copy,
     Direction,
     HeldItem,
     Inventory,
+    InventoryRequest,
     InventoryRow,
     ItemRequest,
 )
@@ -93,7 +93,7 @@ def acknowledged_after(link: IpLink, peer: IpLink, count: int) -> bytes:
 
 
 def noted(body: bytes) -> bytes:
-    return pair(LinkHello(features=NOTES), LinkHello(features=NOTES))[0].note(body)
+    return pair(LinkHello(features=NOTES), LinkHello(features=NOTES))[0].make_note(body)
 
 
 FELL_BACK = KitReport(UpdateReport("9.0.1", "9.0.0", "no agent answers"))
@@ -143,7 +143,7 @@ VECTORS = {
     "note, an offer of a program": lambda: noted(PROGRAM.encode()),
     "note, the stations": lambda: noted(StationsInRange({9: 2, 7: 1}).encode()),
     "note, what the hub had last": lambda: noted(SUMMARY.encode()),
-    "note, a question": lambda: noted(Ask(Direction.SENT, 0).encode()),
+    "note, a question": lambda: noted(InventoryRequest(Direction.SENT, 0).encode()),
     "note, what a kit has": lambda: noted(INVENTORY.encode()),
     "note, an order": lambda: noted(ItemRequest(Direction.SENT, (70_000_002,)).encode()),
     "note, a copy": lambda: noted(COPIES.encode()),
@@ -221,7 +221,7 @@ def test_note_is_read_if_both_ends_support_notes_and_skipped_otherwise() -> None
     older, hub = pair(LinkHello(), LinkHello(features=NOTES))
     assert older.receive(note) is None
     with pytest.raises(LocalProtocolError, match="accepts no notes"):
-        hub.note(b"")
+        hub.make_note(b"")
 
 
 @pytest.mark.parametrize("members", [[], [1], ["text"], [bytes(BODY_BYTES + 1)]])

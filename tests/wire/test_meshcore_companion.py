@@ -49,8 +49,8 @@ def read_by_official_client(content: bytes) -> Any:
 
 def test_self_info_is_read_as_by_the_official_client() -> None:
     said = CompanionSelf(KEY, "Kit", 1, 46_547_500, 7_985_000, True, 910_525, 62_500, 7, 5, 20)
-    content = wire.write_self(said)
-    assert wire.read_self(content) == said
+    content = wire.encode_self(said)
+    assert wire.decode_self(content) == said
     read = read_by_official_client(content)
     assert (read["name"], read["public_key"]) == ("Kit", KEY.hex())
     assert (read["adv_lat"], read["adv_lon"]) == (46.5475, 7.985)
@@ -60,17 +60,17 @@ def test_self_info_is_read_as_by_the_official_client() -> None:
 
 def test_device_info_is_read_as_by_the_official_client() -> None:
     said = CompanionDevice(8, 100, 8, "v1.12", "Heltec")
-    content = wire.write_device(said)
-    assert wire.read_device(content) == said
+    content = wire.encode_device(said)
+    assert wire.decode_device(content) == said
     read = read_by_official_client(content)
     assert (read["max_contacts"], read["max_channels"]) == (100, 8)
     assert (read["model"], read["ver"]) == ("Heltec", "v1.12")
-    assert wire.read_device(b"\x0d\x02") == CompanionDevice(2, 0, 0, "", "")
+    assert wire.decode_device(b"\x0d\x02") == CompanionDevice(2, 0, 0, "", "")
 
 
 def test_new_advert_is_read_as_by_the_official_client() -> None:
-    content = bytes([CompanionMessage.NEW_ADVERT]) + wire.write_contact(CONTACT)
-    assert wire.read_contact(content) == CONTACT
+    content = bytes([CompanionMessage.NEW_ADVERT]) + wire.encode_contact(CONTACT)
+    assert wire.decode_contact(content) == CONTACT
     read = read_by_official_client(content)
     assert (read["public_key"], read["adv_name"], read["type"]) == (KEY.hex(), "Ada ✓", 1)
     assert (read["adv_lat"], read["adv_lon"]) == (46.5475, -7.985)
@@ -86,8 +86,8 @@ def test_new_advert_is_read_as_by_the_official_client() -> None:
     ],
 )
 def test_text_is_read_as_by_the_official_client(said: CompanionText) -> None:
-    content = wire.write_text(said)
-    assert wire.read_text(content) == said
+    content = wire.encode_text(said)
+    assert wire.decode_text(content) == said
     read = read_by_official_client(content)
     assert (read["text"], read["sender_timestamp"], read["SNR"]) == (said.text, said.time, said.snr)
     if said.channel is None:
@@ -98,17 +98,17 @@ def test_text_is_read_as_by_the_official_client(said: CompanionText) -> None:
 
 def test_sent_and_ack_are_read_as_by_the_official_client() -> None:
     sent = CompanionSent(True, b"\1\2\3\4", 2.5)
-    read = read_by_official_client(wire.write_sent(sent))
-    assert wire.read_sent(wire.write_sent(sent)) == sent
+    read = read_by_official_client(wire.encode_sent(sent))
+    assert wire.decode_sent(wire.encode_sent(sent)) == sent
     assert (read["expected_ack"], read["suggested_timeout"]) == (b"\1\2\3\4", 2500)
     ack = bytes([CompanionMessage.ACK]) + b"\1\2\3\4" + bytes(4)
-    assert wire.read_ack(ack).hex() == read_by_official_client(ack)["code"]
+    assert wire.decode_ack(ack).hex() == read_by_official_client(ack)["code"]
 
 
 def test_channel_is_read_as_by_the_official_client() -> None:
     channel = CompanionChannel(1, "Kits", KEY[:16])
-    content = bytes([CompanionMessage.CHANNEL]) + wire.write_channel(channel)
-    assert wire.read_channel(content) == channel
+    content = bytes([CompanionMessage.CHANNEL]) + wire.encode_channel(channel)
+    assert wire.decode_channel(content) == channel
     read = read_by_official_client(content)
     assert (read["channel_idx"], read["channel_name"]) == (1, "Kits")
     assert read["channel_secret"] == KEY[:16]
@@ -154,8 +154,14 @@ def test_false_length_loses_no_other_frame() -> None:
 def test_overlong_frame_and_truncated_content_raise() -> None:
     with pytest.raises(LocalProtocolError):
         wire.make_frame(bytes(301))
-    readers = (wire.read_self, wire.read_contact, wire.read_text, wire.read_sent, wire.read_ack)
-    for read in (*readers, wire.read_advert, wire.read_time, wire.read_telemetry):
+    readers = (
+        wire.decode_self,
+        wire.decode_contact,
+        wire.decode_text,
+        wire.decode_sent,
+        wire.decode_ack,
+    )
+    for read in (*readers, wire.decode_advert, wire.decode_time, wire.decode_telemetry):
         for content in (
             b"",
             b"\xff",

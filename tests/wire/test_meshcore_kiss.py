@@ -17,7 +17,7 @@ SETTINGS = LoraSettings(869_525_000, 125_000, 8, 5)
     ("command", "content", "frame"),
     [
         (MeshcoreCommand.PING, b"", "c00617c0"),
-        (MeshcoreCommand.SET_RADIO, wire.write_settings(SETTINGS), "c0060908e6d33348e801000805c0"),
+        (MeshcoreCommand.SET_RADIO, wire.encode_settings(SETTINGS), "c0060908e6d33348e801000805c0"),
         (MeshcoreCommand.SET_POWER, b"\xc0", "c0060adbdcc0"),
         (MeshcoreCommand.AIR_TIME, b"\xff", "c0060fffc0"),
         (MeshcoreCommand.SIGNAL_REPORT, b"\1", "c0061901c0"),
@@ -37,18 +37,18 @@ def test_commands_have_the_documented_bytes(
     )
 )
 def test_settings_survive_encoding(settings: LoraSettings) -> None:
-    assert wire.read_settings(wire.write_settings(settings)) == settings
+    assert wire.decode_settings(wire.encode_settings(settings)) == settings
 
 
 @given(st.binary(max_size=20))
 def test_any_modem_message_is_read_or_ignored(content: bytes) -> None:
-    word = wire.read_word(content)
+    word = wire.decode_message(content)
     assert (word is None) == (content == b"")
-    for read in (wire.read_settings, wire.read_signal, wire.read_number):
+    for read in (wire.decode_settings, wire.decode_signal, wire.decode_number):
         read(content)
-    assert (wire.read_settings(content) is None) == (len(content) != 10)
-    assert (wire.read_signal(content) is None) == (len(content) != 2)
-    assert (wire.read_number(content) is None) == (len(content) not in (2, 4))
+    assert (wire.decode_settings(content) is None) == (len(content) != 10)
+    assert (wire.decode_signal(content) is None) == (len(content) != 2)
+    assert (wire.decode_number(content) is None) == (len(content) not in (2, 4))
 
 
 @pytest.mark.parametrize(

@@ -22,8 +22,8 @@ SETTINGS = LoraSettings(869_525_000, 125_000, 8, 5)
         (RnodeCommand.STATE, wire.STATE_ON, "c00601c0"),
         (RnodeCommand.DATA, b"\xc0", "c000dbdcc0"),
         (RnodeCommand.ERROR, b"\3", "c09003c0"),
-        (RnodeCommand.SHARE_OF_HOUR, wire.write_share(1.0), "c00c0064c0"),
-        (RnodeCommand.SHARE_OF_HOUR, wire.write_share(200.0), "c00c2710c0"),
+        (RnodeCommand.SHARE_OF_HOUR, wire.encode_air_share(1.0), "c00c0064c0"),
+        (RnodeCommand.SHARE_OF_HOUR, wire.encode_air_share(200.0), "c00c2710c0"),
     ],
 )
 def test_commands_have_the_documented_bytes(
@@ -58,16 +58,16 @@ def test_other_reported_settings_must_match_exactly() -> None:
 
 
 def test_rssi_snr_and_battery_are_read() -> None:
-    assert wire.read_rssi(b"\x28") == -117
-    assert wire.read_snr(b"\xea") == -6
-    assert wire.read_battery(b"\1\x57") == RnodeBattery(87, charging=False)
-    assert wire.read_battery(b"\2\x64") == RnodeBattery(100, charging=True)
-    assert wire.read_battery(b"\0\x57") is wire.read_battery(b"\1\x65") is None
+    assert wire.decode_rssi(b"\x28") == -117
+    assert wire.decode_snr(b"\xea") == -6
+    assert wire.decode_battery(b"\1\x57") == RnodeBattery(87, charging=False)
+    assert wire.decode_battery(b"\2\x64") == RnodeBattery(100, charging=True)
+    assert wire.decode_battery(b"\0\x57") is wire.decode_battery(b"\1\x65") is None
 
 
 @given(st.binary(max_size=5))
 def test_report_content_of_any_length_is_read_or_ignored(content: bytes) -> None:
-    for read in (wire.read_rssi, wire.read_snr, wire.read_battery):
+    for read in (wire.decode_rssi, wire.decode_snr, wire.decode_battery):
         assert read(content) is None or len(content) in (1, 2)
     for word in wire.make_settings_commands(SETTINGS, 14):
         assert wire.describe_setting(word.command, content)

@@ -129,7 +129,7 @@ def test_message_is_written_after_ready_and_its_result_read(
 ) -> None:
     for pieces in splits(after):
         conversation = Conversation()
-        conversation.send(sbd.write_binary(3))
+        conversation.send(sbd.make_write_command(3))
         assert events(conversation, [b"\r\nREADY\r\n"]) == [Ready()]
         assert conversation.send_payload(b"\xff\xff\x03") == b"\xff\xff\x03\x02\x01"
         (reply,) = events(conversation, pieces)
@@ -139,7 +139,7 @@ def test_message_is_written_after_ready_and_its_result_read(
 
 def test_second_ready_does_not_request_the_payload_again() -> None:
     conversation = Conversation()
-    conversation.send(sbd.write_binary(3))
+    conversation.send(sbd.make_write_command(3))
     assert events(conversation, [b"\r\nREADY\r\n\r\nREADY\r\n"]) == [Ready()]
     assert conversation.send_payload(b"\xff\xff\x03")
     (reply,) = events(conversation, [b"READY\r\n\r\n0\r\n\r\nOK\r\n"])

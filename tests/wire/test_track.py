@@ -19,9 +19,9 @@ from hypothesis import strategies as st
 from fieldagent.package.package import Location, Message, PositionSource
 from fieldagent.wire.credit import CREDIT_BYTES
 from fieldagent.wire.envelope import Entry, compute_item_digest, decode, derive_key, encode
-from fieldagent.wire.envelope_form import read_form
+from fieldagent.wire.envelope_form import decode_form
 from fieldagent.wire.sbd import MO_BYTES
-from fieldagent.wire.track import COUNT_MAX, TrackFix, read_track, write_track
+from fieldagent.wire.track import COUNT_MAX, TrackFix, decode_track, encode_track
 
 TIME = 1_790_000_000
 NUMBER = 50_000_000
@@ -133,7 +133,7 @@ def test_track_is_decoded_to_the_original_locations(way: str, full: int, irregul
 )
 def test_location_that_a_track_cannot_contain_is_sent_separately(other: Entry) -> None:
     pair = [bare(1, TIME, 47.1, 8.1), bare(2, TIME + 60, 47.2, 8.2)]
-    track, beside = read_form(encode([*pair, other], is_packed=True)).entries
+    track, beside = decode_form(encode([*pair, other], is_packed=True)).entries
     position = (beside[0] if other.addressed else beside)[4 if other.sos else 3]
     assert (len(position), len(track)) == (8, 4)
     read = decode(encode([*pair, other], is_packed=True)).entries
@@ -143,7 +143,7 @@ def test_location_that_a_track_cannot_contain_is_sent_separately(other: Entry) -
 
 def test_single_position_is_not_packed_as_a_track() -> None:
     one = recorded("walking", 1)
-    (entry,), (plain,) = (read_form(encode(one, is_packed=p)).entries for p in (True, False))
+    (entry,), (plain,) = (decode_form(encode(one, is_packed=p)).entries for p in (True, False))
     assert entry == plain
 
 
@@ -178,7 +178,7 @@ fixes = st.builds(
 
 @given(st.lists(fixes, min_size=2, max_size=COUNT_MAX))
 def test_any_track_survives_encoding(track: list[TrackFix]) -> None:
-    assert read_track(track[0].sequence, track[0].time, write_track(track)) == track
+    assert decode_track(track[0].sequence, track[0].time, encode_track(track)) == track
 
 
 @given(st.binary(min_size=9, max_size=120), st.integers(0, 2**32 - 1), st.integers(-9, 9))
@@ -196,7 +196,9 @@ def test_any_bytes_are_refused_or_read_as_positions_on_earth(
 
 @pytest.mark.parametrize("full", [False, True])
 def test_every_truncated_track_is_refused(full: bool) -> None:
-    ((*head, body),) = read_form(encode(recorded("walking", 20, full=full), is_packed=True)).entries
+    ((*head, body),) = decode_form(
+        encode(recorded("walking", 20, full=full), is_packed=True)
+    ).entries
     for cut in (0, 1, 9, *range(10, len(body))):
         read = decode(cbor2.dumps([1, 0, 0, [*head, body[:cut]]]))
         assert not read.entries

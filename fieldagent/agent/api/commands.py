@@ -8,7 +8,7 @@ from fieldagent.agent.assembly import Parts
 from fieldagent.agent.journal import commands
 from fieldagent.agent.journal.commands import StoredCommand
 from fieldagent.wire.command import format_command
-from fieldagent.wire.command_proof import read_text
+from fieldagent.wire.command_proof import format_answer
 
 LIST_MAX = 50
 
@@ -39,5 +39,5 @@ def _answer(command_record: StoredCommand) -> dict[str, str | None]:
         return {"outcome": None, "answer": None}
     return {
         "outcome": command_record.answer.outcome.name.lower(),
-        "answer": read_text(command_record.command.verb, command_record.answer),
+        "answer": format_answer(command_record.command.verb, command_record.answer),
     }

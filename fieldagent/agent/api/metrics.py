@@ -18,7 +18,9 @@ from fieldagent.http.openmetrics import Family, Sample
 from fieldagent.system.named_object import import_own
 
 
-def write_metrics(status: Mapping[str, Any], faults: Mapping[str, int], journal: Journal) -> str:
+def format_agent_metrics(
+    status: Mapping[str, Any], faults: Mapping[str, int], journal: Journal
+) -> str:
     """Return the response to `GET /metrics` in the OpenMetrics text format. `status` is the
     response to `GET /api/status`. `faults` contains the number of failures of each part of the
     agent.
@@ -31,7 +33,7 @@ def write_metrics(status: Mapping[str, Any], faults: Mapping[str, int], journal:
     for name, part in get_kit_parts().items():
         if part.metrics and status[name] is not None:
             families += import_own(part.metrics)(status[name])
-    return openmetrics.write_metrics("fieldagent", families)
+    return openmetrics.format_metrics("fieldagent", families)
 
 
 def _list_agent_families(status: Mapping[str, Any], faults: Mapping[str, int]) -> Iterator[Family]:

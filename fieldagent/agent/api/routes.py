@@ -396,7 +396,7 @@ class LocalApi:
     async def answer_metrics(self, request: Request) -> Response:
         """Return the metrics for Prometheus."""
         status, faults = self._condition.get_status(), self._condition.count_faults()
-        text = metrics.write_metrics(status, faults, self._journal)
+        text = metrics.format_agent_metrics(status, faults, self._journal)
         return Response(200, text.encode(), openmetrics.CONTENT_TYPE)
 
 
@@ -449,7 +449,7 @@ async def _answer_trace(parts: Parts, request: Request) -> Response:
         raise Problem(409, detail=sentence("{channel} is not configured", channel=channel))
     recorder = outbox.link.recorder
     return make_json_response(
-        {"kept": await recorder.read_stored(), "memory": recorder.write_trace(payloads=payloads)}
+        {"kept": await recorder.read_stored(), "memory": recorder.format_trace(payloads=payloads)}
     )
 
 

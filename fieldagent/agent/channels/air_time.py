@@ -98,7 +98,10 @@ class AirTime:
         if not self.is_limited():
             return True
         spent = self.compute_used() + seconds
-        if self._get_allowance() < spent <= self._get_allowance() * times and self._beyond.note():
+        if (
+            self._get_allowance() < spent <= self._get_allowance() * times
+            and self._beyond.count_event()
+        ):
             log.warning("an SOS takes more air-time than this hour has: %s", self.describe_usage())
         return spent <= self._get_allowance() * times
 

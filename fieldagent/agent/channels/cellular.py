@@ -29,7 +29,7 @@ from fieldagent.agent.channels.hub_connection import REVOKED_WORDS, HubAddress, 
 from fieldagent.agent.channels.ip_turn import IP_MESSAGE_LIMITS, IpTurn
 from fieldagent.agent.channels.kit_notes import KitNotes
 from fieldagent.agent.channels.recorded_link import RecordedSocket
-from fieldagent.http.date import read_date
+from fieldagent.http.date import parse_date
 from fieldagent.http.link_session import LinkEnd, LinkSession
 from fieldagent.system import waits
 from fieldagent.system.lazy_dataclass import dataclass
@@ -224,7 +224,7 @@ class CellularDriver:
             try:
                 socket = await open_web_socket(self.hub, stream)
                 opening.deadline = inf
-                if (unix := read_date(socket.date)) is not None:
+                if (unix := parse_date(socket.date)) is not None:
                     self.link.report_time(unix)
                 return await self._exchange(
                     LinkSession(
@@ -257,13 +257,13 @@ class CellularDriver:
         before = self.keepalive.cut
         self.keepalive.record_reached(trio.current_time())
         if self.keepalive.cut not in (None, before):
-            log.warning("%s", self.keepalive.note())
-        self._show(LinkState.READY, self.keepalive.note())
+            log.warning("%s", self.keepalive.describe_path())
+        self._show(LinkState.READY, self.keepalive.describe_path())
 
     def _update_link_reason(self) -> None:
         self.progress()
         if self.link.state is LinkState.READY:
-            self.link.reason = self.keepalive.note()
+            self.link.reason = self.keepalive.describe_path()
 
     def _judge_attempt(self, link_end: LinkEnd) -> None:
         if self.pace.is_back_soon(link_end):

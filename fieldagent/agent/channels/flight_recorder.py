@@ -53,32 +53,32 @@ class FlightRecorder:
 
     def record_sent(self, data: bytes) -> None:
         """Record bytes that the host has sent."""
-        self._note(SENT, data)
+        self._record(SENT, data)
 
     def record_received(self, data: bytes) -> None:
         """Record bytes that the device has sent."""
-        self._note(CAME, data)
+        self._record(CAME, data)
 
     def record_event(self, text: str) -> None:
         """Record an event at the port or in the exchange with the device."""
-        self._note(HAPPENED, text.encode("ascii", "replace"))
+        self._record(HAPPENED, text.encode("ascii", "replace"))
 
     def _read_clock(self) -> float:
         now = trio.current_time()
         self._begun = now if self._begun is None else self._begun
         return now - self._begun
 
-    def _note(self, direction: str, data: bytes) -> None:
+    def _record(self, direction: str, data: bytes) -> None:
         self._records.append(TraceRecord(self._read_clock(), direction, data))
         self._size += len(data)
         while self._size > MEMORY_BYTES or len(self._records) > RECORDS_MAX:
             self._size -= len(self._records.popleft().data)
 
-    def write_trace(self, *, payloads: bool = False) -> str:
+    def format_trace(self, *, payloads: bool = False) -> str:
         """Return the records in memory as a trace."""
         records = list(self._records)
         shown = records if payloads else mask(records, self.kind)
-        return trace.write_head(self.kind, is_masked=not payloads) + trace.write(shown)
+        return trace.format_head(self.kind, is_masked=not payloads) + trace.format_trace(shown)
 
     async def record_fault(self, text: str) -> None:
         """Record a fault, and append the new records to the ring file, at most every
@@ -92,7 +92,7 @@ class FlightRecorder:
         new = [each for each in masked if each.at > self._kept]
         self._kept = self._written = now
         try:
-            await trio.to_thread.run_sync(_append, self.ring, trace.write(new), self.kind)
+            await trio.to_thread.run_sync(_append, self.ring, trace.format_trace(new), self.kind)
         except OSError as error:
             log.warning("cannot record the serial line: %s", error)
 
@@ -124,7 +124,7 @@ def _append(ring: Path, text: str, kind: str) -> None:
     either the old or the new one, never a mixture.
     """
     before = _read(ring) if ring.exists() else ""
-    whole = before + trace.write_head(kind, is_masked=True) + text
+    whole = before + trace.format_head(kind, is_masked=True) + text
     if len(whole) > RING_BYTES:
         whole = whole[-RING_BYTES:]
         whole = whole[whole.index("\n") + 1 :]

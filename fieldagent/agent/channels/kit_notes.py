@@ -22,7 +22,13 @@ from fieldagent.system import waits
 from fieldagent.system.folder import replace_file
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.lazy_named_tuple import NamedTuple
-from fieldagent.wire.backup_note import Ask, BackupSummary, Copies, Inventory, ItemRequest
+from fieldagent.wire.backup_note import (
+    BackupSummary,
+    Copies,
+    Inventory,
+    InventoryRequest,
+    ItemRequest,
+)
 from fieldagent.wire.errors import RemoteProtocolError
 from fieldagent.wire.kit_note import (
     ZIPAPP,
@@ -67,7 +73,7 @@ class DirectoryShelf(NamedTuple):
 class BackupShelf(NamedTuple):
     summary: Callable[[], Awaitable[BackupSummary]]
     """Returns the last state that the hub is known to have received."""
-    answer: Callable[[Ask | ItemRequest], Awaitable[Inventory | Copies]]
+    answer: Callable[[InventoryRequest | ItemRequest], Awaitable[Inventory | Copies]]
     """Waits until the kit is idle, and then returns the data that the hub requests."""
 
 
@@ -95,7 +101,7 @@ class KitNotes:
     reported_in_range: Mapping[int, int] = field(default_factory=dict)
     backup: BackupShelf | None = None
     reported_backup: bool = False
-    backup_requests: deque[Ask | ItemRequest] = field(default_factory=deque)
+    backup_requests: deque[InventoryRequest | ItemRequest] = field(default_factory=deque)
     """Requests for backup data that the hub has sent over this link."""
     named_directory: bool = False
     """True if the kit has reported its directory's version over this link."""
@@ -198,7 +204,7 @@ class KitNotes:
             if self.directory is not None:
                 await self.directory.keep(said)
             return
-        if isinstance(said, Ask | ItemRequest):
+        if isinstance(said, InventoryRequest | ItemRequest):
             self.backup_requests.append(said)
             self.offered.set()
             return

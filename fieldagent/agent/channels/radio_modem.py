@@ -83,7 +83,7 @@ class ReceiveQueue:
         try:
             self._heard.send_nowait(packet)
         except trio.WouldBlock:
-            if count := self._lost.note():
+            if count := self._lost.count_event():
                 log.warning("%d packets were lost: more arrive than can be stored", count)
 
     async def receive(self) -> ReceivedPacket:

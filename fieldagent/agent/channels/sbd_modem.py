@@ -138,7 +138,7 @@ class Modem:
 
     async def write(self, body: bytes) -> sbd.WriteResult:
         """Write a message into the MO buffer, and return the modem's report on it."""
-        command = sbd.write_binary(len(body))
+        command = sbd.make_write_command(len(body))
         event = await self._ask(command, REPLY_TIMEOUT_S)
         if isinstance(event, sbd.ModemReply):
             return sbd.parse_write(event)

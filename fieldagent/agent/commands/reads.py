@@ -44,7 +44,7 @@ def read_trace(context: CommandContext, arguments: tuple[Argument, ...]) -> byte
     """Return the last part of the trace of the satellite modem's line. Raises CannotBeDone."""
     if (outbox := context.parts.outboxes.get(Channel.SATELLITE)) is None:
         raise CannotBeDone("no satellite modem is configured")
-    lines = outbox.link.recorder.write_trace().splitlines()
+    lines = outbox.link.recorder.format_trace().splitlines()
     return answer_text.pack_last(lines, get_answer_size(arguments))
 
 

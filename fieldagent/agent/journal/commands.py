@@ -22,7 +22,13 @@ from fieldagent.agent.journal.journal import Journal, Operation
 from fieldagent.package.package import CommandAnswer, CommandOutcome
 from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.wire import answer_text, strict_cbor
-from fieldagent.wire.command import VERB_BY_NAME, NotACommand, RemoteCommand, get_verb, read_command
+from fieldagent.wire.command import (
+    VERB_BY_NAME,
+    NotACommand,
+    RemoteCommand,
+    decode_command,
+    get_verb,
+)
 from fieldagent.wire.errors import RemoteProtocolError
 
 COMMANDS_MAX = 200
@@ -200,7 +206,7 @@ def _of_row(
 def _read_command(verb: int, arguments: bytes) -> tuple[RemoteCommand, bool]:
     """Return the command, and True if it is complete and known."""
     try:
-        command = read_command(verb, b"", *strict_cbor.decode_single(bytes(arguments)))
+        command = decode_command(verb, b"", *strict_cbor.decode_single(bytes(arguments)))
         get_verb(command)
     except (RemoteProtocolError, ValueError, TypeError, NotACommand):
         return RemoteCommand(verb), False

@@ -326,4 +326,4 @@ class Journal(GroupCommit[sqlite3.Connection]):
         files.close(has_failed=self.failed is not None)
         files.forget(copy)
         if self.failed is None and not self.not_on_disk:
-            untouched.note(self.path)
+            untouched.record_closed_state(self.path)

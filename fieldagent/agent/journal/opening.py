@@ -17,7 +17,7 @@ from pathlib import Path
 from fieldagent.agent.journal import elapsed_base, high_water, losses
 from fieldagent.agent.journal.high_water import HighWater, HighWaterFile
 from fieldagent.agent.journal.schema import JOURNAL, RANDOM_NUMBER_SQL, UNSOUND_ROWS_SQL
-from fieldagent.agent.journal.untouched import consume_note
+from fieldagent.agent.journal.untouched import consume_closed_state
 from fieldagent.store.sqlite import connect, open_reader
 from fieldagent.store.trouble import is_damage, make_unusable
 from fieldagent.system.folder import sync_folder
@@ -57,7 +57,7 @@ def open_journal(path: Path) -> OpenedJournal:
         _install_repaired(path)
         mark = HighWaterFile(_make_path_beside(path, "-mark"))
         try:
-            as_left = consume_note(path)
+            as_left = consume_closed_state(path)
             connection = _open(path, mark, is_unchanged=as_left)
             _raise_numbers(path, connection, mark.mark)
             mark.follow(high_water.read_highest_numbers(connection))

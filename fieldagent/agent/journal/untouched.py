@@ -14,7 +14,7 @@ from pathlib import Path
 from fieldagent.system.private import make_private_file
 
 
-def note(path: Path) -> None:
+def record_closed_state(path: Path) -> None:
     """Store the state of a journal that has just been closed. If this file is missing, the journal
     is checked at the next start.
     """
@@ -23,7 +23,7 @@ def note(path: Path) -> None:
         _find_place(path).write_text(_stamp(path))
 
 
-def consume_note(path: Path) -> bool:
+def consume_closed_state(path: Path) -> bool:
     """Return True if the journal is unchanged since it was closed properly, and delete the file
     with its state.
     """

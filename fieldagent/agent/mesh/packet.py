@@ -54,9 +54,9 @@ from fieldagent.wire.seal import is_sealed, unseal
 
 log = logging.getLogger(__name__)
 
-Numbered = tuple[int, Ack]
+NumberedAck = tuple[int, Ack]
 """Number of an item, and an acknowledgement of the item or of some of its fragments."""
-AskedFor = tuple[int, int]
+RequestedItem = tuple[int, int]
 """A station, and the number of one of its items. A fragment of the item arrived with a request to
 relay."""
 REQUESTED_ITEMS_MAX = 1000
@@ -87,23 +87,23 @@ class Packet:
     """True if the packet is from another kit that has our station number."""
     is_echo: bool = False
     """True if another station repeats our own packet."""
-    acks: list[Numbered] = field(default_factory=list)
+    acks: list[NumberedAck] = field(default_factory=list)
     """Acknowledgements that are due."""
     repeated_numbers: set[int] = field(default_factory=set)
     """Numbers of items of which a known fragment arrived again, probably because our
     acknowledgement was lost."""
-    heard: list[Numbered] = field(default_factory=list)
+    heard: list[NumberedAck] = field(default_factory=list)
     """Acknowledgements of our own items that show new receptions."""
     stopped: list[tuple[int, str]] = field(default_factory=list)
     """Numbers of our own items that a station is not allowed to pass on, each with a text that
     names the station."""
-    overheard_acks: list[Numbered] = field(default_factory=list)
+    overheard_acks: list[NumberedAck] = field(default_factory=list)
     """Acknowledgements of other stations' items."""
     relayed_items: list[StoredPackage] = field(default_factory=list)
     """Neighbours' items, and confirmations of parcels, that are in the journal and must be
     queued."""
-    requested_items: set[AskedFor] = field(default_factory=set)
-    complete_items: set[AskedFor] = field(default_factory=set)
+    requested_items: set[RequestedItem] = field(default_factory=set)
+    complete_items: set[RequestedItem] = field(default_factory=set)
     sender: int = 0
     """Station that transmitted the packet: the origin, or a station that repeats the packet."""
     hops: int = 1
@@ -164,7 +164,7 @@ class PacketReception:
         self.troubles = troubles
         self.catching_up_until = 0.0
         """Elapsed time until which hooks receive only SOS items from stations in range."""
-        self._asked_for: set[AskedFor] = set()
+        self._asked_for: set[RequestedItem] = set()
 
     def read(self, body: bytes) -> Envelope | None:
         """Return the envelope of a packet. Return None if the packet is unusable: it is damaged, is
@@ -255,7 +255,7 @@ class PacketReception:
         # items are sent again.
         if isinstance(content, Receipt):
             if not packet.namesake:
-                self._store_word(db, entry, content, packet)
+                self._store_receipt(db, entry, content, packet)
         elif isinstance(content, RouteToHub):
             packet.route = content
         elif isinstance(content, Ack):
@@ -297,7 +297,7 @@ class PacketReception:
             if not on_air.has_confirmed(db, packet.station, number):
                 self._record_ack(db, number, Ack(self.station, digest=digest), packet)
 
-    def _store_word(
+    def _store_receipt(
         self, db: sqlite3.Connection, entry: Entry, receipt: Receipt, packet: Packet
     ) -> None:
         """Store a receipt of a station. The receipt shows the stage of our item at the station, or

@@ -114,7 +114,7 @@ class Relay:
         while len(self.waiting) > WAITING_ITEMS_MAX:
             # Drop the oldest item that is not an SOS. Drop an SOS only if there is no other item.
             del self.waiting[min(self.waiting, key=lambda key: _is_urgent(self.waiting[key].entry))]
-        if self._over_budget.note():
+        if self._over_budget.count_event():
             log.warning("%s", self.find_notice())
 
     def find_notice(self) -> str:

@@ -91,7 +91,7 @@ class AirTroubles:
     def record(self, trouble: Trouble, detail: str = "") -> None:
         seen = self._seen_troubles.setdefault(trouble, _SeenTrouble(EventRate(self.clock)))
         seen.count, seen.at, seen.detail = seen.count + 1, self.clock(), detail
-        if count := seen.seldom.note():
+        if count := seen.seldom.count_event():
             log.warning("%s", describe_trouble(trouble, count, detail))
 
     def is_recent(self, trouble: Trouble) -> bool:

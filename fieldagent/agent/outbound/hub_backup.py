@@ -25,13 +25,13 @@ from fieldagent.wire.backup_note import (
     COPIES_BYTES,
     DIGEST_BYTES,
     PAGE,
-    Ask,
     BackupSummary,
     Copies,
     Copy,
     Direction,
     HeldItem,
     Inventory,
+    InventoryRequest,
     InventoryRow,
     ItemRequest,
 )
@@ -65,11 +65,11 @@ class HubBackup:
         sent, hours = _find_last_sent(self.journal)
         return BackupSummary(sent, hours, _find_last_received(self.journal))
 
-    async def answer(self, request: Ask | ItemRequest) -> Inventory | Copies:
+    async def answer(self, request: InventoryRequest | ItemRequest) -> Inventory | Copies:
         """Wait until no item waits to be sent, and then return the data that the hub requests."""
         while await self._has_more_urgent():
             await trio.sleep(IDLE_CHECK_INTERVAL_S)
-        if isinstance(request, Ask):
+        if isinstance(request, InventoryRequest):
             listing = _list_sent if request.direction is Direction.SENT else _list_received
             return listing(self.journal, request.after)
         copy = _copy_sent if request.direction is Direction.SENT else _copy_received

@@ -31,7 +31,7 @@ from fieldagent.package.package import (
     IncidentState,
     Location,
     Message,
-    format_short_number,
+    format_short_sos_number,
 )
 from fieldagent.package.writing import encode_item, get_kind
 
@@ -116,7 +116,7 @@ def _describe_incident(
     date = journal.clock.date
     return {
         "number": own_incident.number,
-        "short": format_short_number(own_incident.number),
+        "short": format_short_sos_number(own_incident.number),
         "state": own_incident.state,
         "raised": date(own_incident.raised),
         "ended": None if own_incident.ended is None else date(own_incident.ended),
@@ -243,7 +243,7 @@ def _of_handheld(journal: Journal, handheld_incident: Incident, handle: str) -> 
         "station": incident.OWN_STATION,
         "name": handhelds.read_handheld(journal, handle).name or handle,
         "number": handheld_incident.number,
-        "short": format_short_number(handheld_incident.number),
+        "short": format_short_sos_number(handheld_incident.number),
         "state": handheld_incident.state,
         "raised": raised,
         "came": raised,
@@ -263,7 +263,7 @@ def _describe_heard(
         "station": heard_incident.station,
         "name": names.get(heard_incident.station, f"kit {heard_incident.station}"),
         "number": heard_incident.number,
-        "short": format_short_number(heard_incident.number),
+        "short": format_short_sos_number(heard_incident.number),
         "state": heard_incident.state,
         "raised": heard_incident.since,
         "came": heard_incident.at,

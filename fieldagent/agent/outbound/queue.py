@@ -206,7 +206,7 @@ class Queue:
             self._taken.add(key)
         negated = self._negated.setdefault(-priority, -priority)
         if collapse_key is None and expires == inf and due_time == -inf and not newest_first:
-            # Skip `_bound`: one more live entry cannot make the heap too long.
+            # Skip `_limit_heaps`: one more live entry cannot make the heap too long.
             plain: Entry = (negated, key, key, None, inf, -inf)
             self._entries[key] = plain
             self._ready.push(plain)

@@ -107,7 +107,7 @@ class TncModem:
                 if waiting is not None:
                     await trio.sleep(QUERY_INTERVAL_S)
             return TransmitResult.UNKNOWN
-        if count := self._given_up.note():
+        if count := self._given_up.count_event():
             log.warning("the TNC gave up %d packets: it finds no free channel", count)
         return TransmitResult.DROPPED
 

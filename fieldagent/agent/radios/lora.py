@@ -156,7 +156,7 @@ class BoardTurn:
         if not self._air.can_send(seconds, urgent=urgent):
             return TransmitResult.SPENT
         result = await self._write_until_accepted(write, seconds, patience)
-        if result is TransmitResult.DROPPED and (count := self._given_up.note()):
+        if result is TransmitResult.DROPPED and (count := self._given_up.count_event()):
             log.warning("the radio gave up %d packets: it finds no free channel", count)
         return result
 

@@ -104,7 +104,7 @@ class MeshcoreModem:
         if size not in self._air_times:
             answer = await self._ask(MeshcoreCommand.AIR_TIME, bytes([size]))
             milliseconds = (
-                wire.read_number(answer.content) if answer.code != MeshcoreReport.ERROR else None
+                wire.decode_number(answer.content) if answer.code != MeshcoreReport.ERROR else None
             )
             if milliseconds is None:
                 raise RadioLost("the radio does not report the airtime of a packet")
@@ -139,12 +139,12 @@ class MeshcoreModem:
                 await self._restore_lost_radio_settings()
                 volts = await self._ask(MeshcoreCommand.BATTERY)
                 if volts.code != MeshcoreReport.ERROR and (
-                    millivolts := wire.read_number(volts.content)
+                    millivolts := wire.decode_number(volts.content)
                 ):
                     self._link.facts["batteryMillivolts"] = millivolts
 
     async def _restore_lost_radio_settings(self) -> None:
-        settings = wire.read_settings((await self._ask(MeshcoreCommand.GET_RADIO)).content)
+        settings = wire.decode_settings((await self._ask(MeshcoreCommand.GET_RADIO)).content)
         if settings != self._wanted:
             had = "nothing" if settings is None else settings.format_settings()
             log.warning("the radio has lost its settings (it reports %s): set again", had)
@@ -153,9 +153,9 @@ class MeshcoreModem:
     async def _set_up(self) -> None:
         wanted = self._wanted
         await self._set(
-            MeshcoreCommand.SET_RADIO, wire.write_settings(wanted), wanted.format_settings()
+            MeshcoreCommand.SET_RADIO, wire.encode_settings(wanted), wanted.format_settings()
         )
-        settings = wire.read_settings((await self._ask(MeshcoreCommand.GET_RADIO)).content)
+        settings = wire.decode_settings((await self._ask(MeshcoreCommand.GET_RADIO)).content)
         if settings != wanted:
             had = "nothing" if settings is None else settings.format_settings()
             raise RadioLost(f"the radio was set to {wanted.format_settings()}, but reports {had}")
@@ -213,11 +213,11 @@ class MeshcoreModem:
                     if packet is not None:
                         self._process_frame(packet)
                     packet = content
-                elif kind == kiss.SET_HARDWARE and (word := wire.read_word(content)):
+                elif kind == kiss.SET_HARDWARE and (word := wire.decode_message(content)):
                     if word.code != MeshcoreReport.SIGNAL:
                         self._words.queue_report(word)
                     elif packet is not None:
-                        self._process_frame(packet, wire.read_signal(word.content))
+                        self._process_frame(packet, wire.decode_signal(word.content))
                         packet = None
             if self._deframer.damaged != self._link.facts.get("damagedFrames", 0):
                 self._nonsense.set()

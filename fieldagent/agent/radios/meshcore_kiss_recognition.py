@@ -24,7 +24,7 @@ def _find_last(data: bytes, command: MeshcoreCommand) -> bytes | None:
     """Return the content of the last answer to `command`, or None if there is none."""
     answer = None
     for kind, content in kiss.KissDeframer().receive_data(data):
-        word = wire.read_word(content) if kind == kiss.SET_HARDWARE else None
+        word = wire.decode_message(content) if kind == kiss.SET_HARDWARE else None
         if word is not None and word.code == command | wire.ANSWER_FLAG:
             answer = word.content
     return answer
@@ -47,9 +47,9 @@ async def read_report(line: DeviceLine) -> DeviceReport:
     """
     version = ".".join(map(str, await _ask(line, MeshcoreCommand.VERSION)))
     board = (await _ask(line, MeshcoreCommand.NAME)).decode("utf-8", "replace")
-    lora = wire.read_settings(await _ask(line, MeshcoreCommand.GET_RADIO))
+    lora = wire.decode_settings(await _ask(line, MeshcoreCommand.GET_RADIO))
     power = int.from_bytes(await _ask(line, MeshcoreCommand.GET_POWER))
-    millivolts = wire.read_number(await _ask(line, MeshcoreCommand.BATTERY)) or 0
+    millivolts = wire.decode_number(await _ask(line, MeshcoreCommand.BATTERY)) or 0
     is_set = lora is not None and lora.frequency > 0
     facts: dict[str, Any] = {
         "firmware": version,

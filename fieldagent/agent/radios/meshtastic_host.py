@@ -235,7 +235,7 @@ class _ReceivedPackets:
         return heard
 
     def _count_lost(self) -> None:
-        if count := self._lost.note():
+        if count := self._lost.count_event():
             log.warning("%d packets were lost: more arrive than can be stored", count)
 
 

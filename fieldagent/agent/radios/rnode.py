@@ -177,7 +177,7 @@ class RnodeModem:
                     f"the radio was set to {wanted}, but reports {reply}; see {NAME}-… in the"
                     " settings"
                 )
-        most = wire.write_share(self._link.air_time.limit.percent * URGENT_SHARE)
+        most = wire.encode_air_share(self._link.air_time.limit.percent * URGENT_SHARE)
         await self._port.write(wire.make_command_frame(RnodeCommand.SHARE_OF_HOUR, most))
         if await self._ask(RnodeCommand.STATE, wire.STATE_ON) != wire.STATE_ON:
             raise RadioLost("the radio stays off")
@@ -220,11 +220,11 @@ class RnodeModem:
             self._ear.add_packet(ReceivedPacket(report.content, self._rssi, self._snr))
             self._rssi = self._snr = None
         elif report.command == RnodeCommand.RSSI:
-            self._rssi = wire.read_rssi(report.content)
+            self._rssi = wire.decode_rssi(report.content)
         elif report.command == RnodeCommand.SNR:
-            self._snr = wire.read_snr(report.content)
+            self._snr = wire.decode_snr(report.content)
         elif report.command == RnodeCommand.BATTERY:
-            if (battery := wire.read_battery(report.content)) is not None:
+            if (battery := wire.decode_battery(report.content)) is not None:
                 self._link.facts["battery"] = battery.percent
         elif report.command in ANSWERS:
             if report.command == RnodeCommand.RESET:

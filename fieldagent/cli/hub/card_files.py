@@ -75,7 +75,7 @@ def _make_cloud_init_files(arguments: argparse.Namespace, keys: list[str]) -> Ma
     if arguments.wifi:
         password = _read_password(arguments.wifi, ", empty for an open Wi-Fi")
         network = cloud_init.make_network_config(arguments.wifi, password, arguments.country)
-    return cloud_init.write_texts(user, network)
+    return cloud_init.format_files(user, network)
 
 
 def _make_properties(arguments: argparse.Namespace) -> str:

@@ -31,7 +31,7 @@ from fieldagent.system.program_delta import NoDelta, read_delta
 from fieldagent.system.signed_release import DELTA, check_release_as
 from fieldagent.system.terminal import escape_lines, format_local_time
 from fieldagent.system.wording import describe_reason, format_count
-from fieldagent.wire.command import NotACommand, RemoteCommand, read_words
+from fieldagent.wire.command import NotACommand, RemoteCommand, parse_command
 from fieldagent.wire.command_proof import prove
 from fieldagent.wire.command_settings import make_arguments
 from fieldagent.wire.signed_delta import make_signed_delta
@@ -89,7 +89,7 @@ def _find_kit(db: Db, arguments: argparse.Namespace) -> _CommandTarget:
 
 def _read(words: list[str]) -> RemoteCommand:
     try:
-        asked = read_words(words)
+        asked = parse_command(words)
     except NotACommand as wrong:
         raise Refused(str(wrong)) from None
     if asked.verb == radio_key.VERB:
@@ -108,7 +108,7 @@ def _sign_settings(
             "set needs --secret-key FILE: the secret minisign key for the kit's update-key"
         )
     kit = store.run_once(lambda db: settings.find_kit(db, arguments))
-    change = settings.change_of(kit, arguments.words[1:], max(number, kit.last + 1))
+    change = settings.make_change(kit, arguments.words[1:], max(number, kit.last + 1))
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "settings"
         settings.write(file, change)

@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 from fieldagent.cli.item import make_item
 from fieldagent.cli.kit.answer import make_calling, show
 from fieldagent.http import tls
-from fieldagent.http.date import read_delay
+from fieldagent.http.date import parse_delay
 from fieldagent.http.exchange import RawAnswer, exchange
 from fieldagent.kit.local_http import CallFailed, explain
 from fieldagent.system.exit_codes import OK, REFUSED, UNAVAILABLE, USAGE
@@ -171,7 +171,7 @@ def _attempt(arguments: argparse.Namespace, body: bytes, headers: dict[str, str]
     why = explain(answer.status, answer.body)
     if answer.status != 429 and answer.status < 500:
         raise CallFailed(why, REFUSED)
-    raise _Trouble(why, read_delay(answer.headers.get("Retry-After", "")))
+    raise _Trouble(why, parse_delay(answer.headers.get("Retry-After", "")))
 
 
 def _post(arguments: argparse.Namespace, body: bytes, headers: dict[str, str]) -> RawAnswer:

@@ -29,7 +29,7 @@ from fieldagent.wire.kit_note import OFFER_MAX
 from fieldagent.wire.settings_change import NotAChange, SettingsChange, read_change
 
 
-class SignedKit(NamedTuple):
+class SettingsRecipient(NamedTuple):
     """Kit that the signed settings are for."""
 
     workspace: int
@@ -52,7 +52,7 @@ def offer_settings(arguments: argparse.Namespace, _: HubSettings, store: Store) 
     file = arguments.file or Path(f"device-{kit.device}.settings")
     if arguments.settings:
         number = max(int(time.time()), kit.last + 1)
-        write(file, change_of(kit, arguments.settings, number))
+        write(file, make_change(kit, arguments.settings, number))
         if arguments.secret_key is None:
             return _list_for_signature(file, arguments.device)
         sign(file, arguments.secret_key)
@@ -65,7 +65,7 @@ def offer_settings(arguments: argparse.Namespace, _: HubSettings, store: Store) 
     }
 
 
-def find_kit(db: Db, arguments: argparse.Namespace) -> SignedKit:
+def find_kit(db: Db, arguments: argparse.Namespace) -> SettingsRecipient:
     """Return the kit for which the settings are signed. Raises Refused, for example if the device
     has no link token.
     """
@@ -76,10 +76,10 @@ def find_kit(db: Db, arguments: argparse.Namespace) -> SignedKit:
         raise Refused(
             f"{name} has no link token: create one with `fieldagent hub device token {device}`"
         )
-    return SignedKit(workspace, device, name, kit, kit_report.read_last_number(db, device))
+    return SettingsRecipient(workspace, device, name, kit, kit_report.read_last_number(db, device))
 
 
-def change_of(kit: SignedKit, settings: Sequence[str], number: int) -> SettingsChange:
+def make_change(kit: SettingsRecipient, settings: Sequence[str], number: int) -> SettingsChange:
     """Return the settings change in arguments of the form NAME=VALUE. Raises Refused."""
     known = {key.name: key for key in list_all_keys()}
     pairs = []
@@ -132,7 +132,7 @@ def sign(file: Path, key: Path, *how: str) -> None:
         raise Refused(f"nothing was sent: minisign has not signed {file}")
 
 
-def _offer(db: Db, kit: SignedKit, file: Path, now: float) -> SettingsChange:
+def _offer(db: Db, kit: SettingsRecipient, file: Path, now: float) -> SettingsChange:
     signed = file.with_name(f"{file.name}.minisig")
     try:
         text, signature = file.read_text(), signed.read_text()

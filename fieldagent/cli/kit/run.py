@@ -19,7 +19,7 @@ from fieldagent.system.error_groups import get_first_error
 from fieldagent.system.exit_codes import IO_FAILED, NEWER, OK, SETTINGS, TAKEN, UNAVAILABLE
 from fieldagent.system.log_lines import emit, print_failure, refuse_settings, start_logging
 from fieldagent.system.properties import InvalidSettings
-from fieldagent.system.signals import Asks, run_heeding
+from fieldagent.system.signals import StopRequests, run_heeding
 
 log = logging.getLogger(__name__)
 
@@ -43,7 +43,7 @@ def run(arguments: RunArguments) -> int:
     return run_to_end(partial(agent.run, settings, emit), settings.state_directory)
 
 
-def run_to_end(program: Callable[[Asks], Awaitable[None]], state: Path) -> int:
+def run_to_end(program: Callable[[StopRequests], Awaitable[None]], state: Path) -> int:
     """Run a program as the owner of its state directory. Errors that stop it become a message and
     an exit code.
     """

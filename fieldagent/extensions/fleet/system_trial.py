@@ -47,11 +47,11 @@ from fieldagent.system.system_image import (
     SystemImage,
     SystemPiece,
     UnreadableImage,
+    decode_image,
     digest,
     make_pieces_folder,
     make_reader,
     read_around,
-    read_image,
 )
 from fieldagent.system.wording import describe_reason
 from fieldagent.system.zstd import ZstdFailed, unpack
@@ -234,7 +234,7 @@ def _write_pieces(place: Place, slots: SystemSlots, trial: SystemTrial) -> None:
     """Fetch and write the pieces. Raises NotTaken, OSError."""
     slots.clear(trial.slot)
     try:
-        image = read_image(place.image.read_bytes())
+        image = decode_image(place.image.read_bytes())
     except UnreadableImage as wrong:
         raise NotTaken(f"{place.image}: {wrong}") from None
     with (
@@ -283,7 +283,7 @@ def _fetch_complete_piece(place: Place, trial: SystemTrial, number: int) -> Syst
         trial.what, SYSTEM, read_trusted_keys(Path(trial.key)), place.part
     )
     try:
-        return read_image(content).pieces[number]
+        return decode_image(content).pieces[number]
     except (UnreadableImage, IndexError) as wrong:
         raise NotTaken(f"{trial.what}: {wrong}") from None
 

@@ -38,9 +38,9 @@ from fieldagent.system.system_image import (
     SystemImage,
     SystemName,
     UnreadableImage,
+    decode_image,
+    encode_image,
     make_delta_name,
-    read_image,
-    write_image,
 )
 
 PROGRESS_CHECK_S = 0.5
@@ -72,7 +72,7 @@ def begin_system_update(order: UpdateOrder, place: Place, slots: SystemSlots) ->
     sync_folder(place.folder)
     # Copy the current program, which does all further steps because it is known to work.
     replace_file(place.previous, order.program.read_bytes(), mode=0o644)
-    replace_file(place.image, write_image(image))
+    replace_file(place.image, encode_image(image))
     place.result.unlink(missing_ok=True)
     system_trial.store_trial(place, trial)
     if not _start_unit():
@@ -151,7 +151,7 @@ def _read_image(source: str, keys: list[TrustedKey], place: Place, now: str) -> 
     name = delta if is_served(f"{delta}.minisig") else source
     content, release = read_signed_file(name, SYSTEM, keys, place.part)
     try:
-        image = read_image(content)
+        image = decode_image(content)
     except UnreadableImage as wrong:
         raise NotTaken(f"{name}: {wrong}") from None
     if image.name.version != release.version:

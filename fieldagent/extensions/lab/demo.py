@@ -26,7 +26,7 @@ from fieldagent.hub.access.secret import make_password
 from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.log_lines import start_logging
 from fieldagent.system.scrypt import hash_password
-from fieldagent.system.signals import Asks
+from fieldagent.system.signals import StopRequests
 from fieldagent.system.terminal import escape_line
 
 if TYPE_CHECKING:
@@ -136,7 +136,7 @@ def _emit(line: str) -> None:
     print(f"[kit] {escape_line(line)}", flush=True)
 
 
-async def _run(settings: Settings, bench: Bench, hub: DemoHub | None, asks: Asks) -> None:
+async def _run(settings: Settings, bench: Bench, hub: DemoHub | None, asks: StopRequests) -> None:
     async with trio.open_nursery() as nursery:
         await nursery.start(bench.port.run)
         if hub is not None:
@@ -160,7 +160,10 @@ async def _run(settings: Settings, bench: Bench, hub: DemoHub | None, asks: Asks
 
 
 async def _run_agent(
-    settings: Settings, asks: Asks, all_of_it: trio.CancelScope, task_status: trio.TaskStatus[int]
+    settings: Settings,
+    asks: StopRequests,
+    all_of_it: trio.CancelScope,
+    task_status: trio.TaskStatus[int],
 ) -> None:
     await agent.run(settings, _emit, asks, task_status=task_status)
     all_of_it.cancel()

@@ -20,7 +20,7 @@ from fieldagent.agent.settings import Settings, parse
 from fieldagent.cli.kit.run import run_to_end
 from fieldagent.system.exit_codes import USAGE
 from fieldagent.system.log_lines import print_failure, start_logging
-from fieldagent.system.signals import Asks
+from fieldagent.system.signals import StopRequests
 from fieldagent.system.terminal import escape_line
 
 NAMES = ("Ada", "Ben", "Cleo", "Dora", "Eli", "Fay", "Gus", "Hana")
@@ -78,7 +78,7 @@ def _make_kit_settings(
     return parse(text, home / f"{NAMES[number]}.properties")
 
 
-async def _run(kits: Sequence[Settings], loss: int, asks: Asks) -> None:
+async def _run(kits: Sequence[Settings], loss: int, asks: StopRequests) -> None:
     """Run the kits. When one of them ends, end the others too."""
     async with trio.open_nursery() as nursery:
         tells, pages = [], []
@@ -98,7 +98,7 @@ async def _run(kits: Sequence[Settings], loss: int, asks: Asks) -> None:
         # signal and ends properly.
 
 
-async def _run_one(kit: Settings, asks: Asks, task_status: trio.TaskStatus[int]) -> None:
+async def _run_one(kit: Settings, asks: StopRequests, task_status: trio.TaskStatus[int]) -> None:
     def emit(line: str) -> None:
         print(f"[{kit.radio_name}] {escape_line(line)}", flush=True)
 

@@ -31,7 +31,7 @@ from fieldagent.system.error_groups import get_first_error
 from fieldagent.system.exit_codes import OK, TAKEN, USAGE
 from fieldagent.system.log_lines import print_failure
 from fieldagent.system.properties import WrongProperty, read_endpoint
-from fieldagent.system.signals import Asks, run_heeding
+from fieldagent.system.signals import StopRequests, run_heeding
 from fieldagent.system.terminal import escape_line
 from fieldagent.wire.credit import make_byte_tariff
 from fieldagent.wire.envelope import derive_key
@@ -82,11 +82,11 @@ def run_until_stopped(simulate: Callable[[], Awaitable[None]]) -> int:
     print the reason.
     """
 
-    async def cancel_on_signal(asks: Asks, scope: trio.CancelScope) -> None:
+    async def cancel_on_signal(asks: StopRequests, scope: trio.CancelScope) -> None:
         await asks.receive()
         scope.cancel()
 
-    async def run(asks: Asks) -> None:
+    async def run(asks: StopRequests) -> None:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(cancel_on_signal, asks, nursery.cancel_scope)
             await simulate()

@@ -34,7 +34,7 @@ from fieldagent.system import waits
 from fieldagent.system.exit_codes import ERROR, OK, REFUSED, UNAVAILABLE, USAGE
 from fieldagent.system.log_lines import print_failure
 from fieldagent.system.properties import WrongProperty
-from fieldagent.system.signals import Asks, run_heeding
+from fieldagent.system.signals import StopRequests, run_heeding
 from fieldagent.system.terminal import escape_line
 from fieldagent.system.wording import describe_reason, format_count
 
@@ -140,7 +140,7 @@ class _Run:
         self._plan = Plan(arguments.every, arguments.connect_rate, tuple(arguments.source))
         self._began = 0.0
 
-    async def run(self, asks: Asks) -> None:
+    async def run(self, asks: StopRequests) -> None:
         """Run the fleet until its time is over or a signal stops it. Fill `report`. Raises
         _NotBegun.
         """
@@ -237,7 +237,7 @@ async def _wait_until_given_up(all_kits: Fleet, end_event: trio.Event) -> None:
     end_event.set()
 
 
-async def _wait_for_first(asks: Asks, end_event: trio.Event) -> None:
+async def _wait_for_first(asks: StopRequests, end_event: trio.Event) -> None:
     """Wait until a signal arrives or all kits have given up."""
     async with trio.open_nursery() as nursery:
         nursery.start_soon(_cancel_on_signal, asks, nursery.cancel_scope)
@@ -245,7 +245,7 @@ async def _wait_for_first(asks: Asks, end_event: trio.Event) -> None:
         nursery.cancel_scope.cancel()
 
 
-async def _cancel_on_signal(asks: Asks, scope: trio.CancelScope) -> None:
+async def _cancel_on_signal(asks: StopRequests, scope: trio.CancelScope) -> None:
     await asks.receive()
     scope.cancel()
 

@@ -135,7 +135,7 @@ class Commands:
                 return True
             except trio.WouldBlock:
                 why = self._gate.drop("too many")
-        if count := self._dropped.note():
+        if count := self._dropped.count_event():
             log.warning("MQTT: %s dropped, the last as %s", format_count(count, "command"), why)
         return False
 

@@ -224,7 +224,7 @@ class MeshcorePeople:
         self._may_wait = answer[0] not in (CompanionMessage.NO_MESSAGE, CompanionMessage.ERROR)
         if self._may_wait and answer[0] != CompanionMessage.CHANNEL_DATA:
             try:
-                message = wire.read_text(answer)
+                message = wire.decode_text(answer)
             except RemoteProtocolError as error:
                 log.warning("the people's radio sent a message that cannot be read: %s", error)
                 return
@@ -290,11 +290,11 @@ class MeshcorePeople:
             if content[0] == CompanionMessage.MESSAGE_WAITS:
                 self._may_wait = True
             elif content[0] == CompanionMessage.ADVERT:
-                await self._process_advert(wire.read_advert(content))
+                await self._process_advert(wire.decode_advert(content))
             elif content[0] == CompanionMessage.NEW_ADVERT:
-                await self._add_contact(wire.read_contact(content))
+                await self._add_contact(wire.decode_contact(content))
             elif content[0] == CompanionMessage.TELEMETRY:
-                self._process_battery(*wire.read_telemetry(content))
+                self._process_battery(*wire.decode_telemetry(content))
             elif content[0] == CompanionMessage.CONTACTS_FULL:
                 self._show_capacity(full=True)
         except RemoteProtocolError as error:
@@ -400,10 +400,10 @@ class MeshcorePeople:
             )
             attempt += 1
             try:
-                sent = wire.read_sent(answer)
+                sent = wire.decode_sent(answer)
             except RemoteProtocolError:
                 self._own_texts.remember(handle, text, _UnacknowledgedText(time, attempt, codes))
-                return TextOutcome(False, f"the radio refuses it: {wire.read_error(answer)}")
+                return TextOutcome(False, f"the radio refuses it: {wire.describe_error(answer)}")
             codes.append(sent.ack)
             floods = sent.flooded
             if await self._host.has_acknowledged(codes, min(ACK_MAX, sent.wait_s + ACK_SPARE_S)):

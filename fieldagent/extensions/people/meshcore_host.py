@@ -94,7 +94,7 @@ class CompanionHost:
             return
         if content[0] == CompanionMessage.ACK:
             try:
-                self._acks.append(wire.read_ack(content))
+                self._acks.append(wire.decode_ack(content))
             except RemoteProtocolError:
                 return
             self._acknowledged.set()
@@ -103,7 +103,7 @@ class CompanionHost:
         try:
             self._mouth.send_nowait(content)
         except trio.WouldBlock:
-            if count := self._lost.note():
+            if count := self._lost.count_event():
                 log.warning("the radio sent more than the kit can store: %d lost", count)
 
     async def push(self) -> bytes:
@@ -161,8 +161,8 @@ class CompanionHost:
                     raise
         device = await self.request_answer(wire.query_device(), CompanionMessage.DEVICE_INFO)
         try:
-            self.own = wire.read_self(answer)
-            self.device = wire.read_device(device)
+            self.own = wire.decode_self(answer)
+            self.device = wire.decode_device(device)
         except RemoteProtocolError as error:
             raise RadioLost(f"the radio does not report its identity: {error}") from None
         await self._load_channels()
@@ -171,7 +171,7 @@ class CompanionHost:
         for place in range(self.device.channels_max):
             asked = wire.make_command(CompanionCommand.GET_CHANNEL, bytes([place]))
             try:
-                channel = wire.read_channel(
+                channel = wire.decode_channel(
                     await self.request_answer(asked, CompanionMessage.CHANNEL)
                 )
             except RemoteProtocolError:
@@ -206,7 +206,7 @@ class CompanionHost:
         because the radio has no battery for it. Return True if the clock was set. Raises RadioLost.
         """
         try:
-            shown = wire.read_time(
+            shown = wire.decode_time(
                 await self.request_answer(
                     wire.make_command(CompanionCommand.GET_TIME), CompanionMessage.TIME
                 )
@@ -227,7 +227,7 @@ CLOCK_MAX = 30
 def _add_if_whole(contacts: list[CompanionContact], answer: bytes) -> None:
     if answer[0] == CompanionMessage.CONTACT:
         try:
-            contacts.append(wire.read_contact(answer))
+            contacts.append(wire.decode_contact(answer))
         except RemoteProtocolError as error:
             log.debug("the radio reported an unreadable contact: %s", error)
 

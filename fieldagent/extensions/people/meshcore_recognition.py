@@ -29,7 +29,7 @@ CONFIG_TIMEOUT_S = 30.0
 def _is_answer(reply: bytes) -> bool:
     for content in wire.CompanionDeframer().receive_data(reply):
         try:
-            wire.read_self(content)
+            wire.decode_self(content)
         except RemoteProtocolError:
             continue
         return True
@@ -47,7 +47,9 @@ async def read_report(line: DeviceLine) -> DeviceReport:
         with trio.move_on_after(CONFIG_TIMEOUT_S):
             await host.greet()
             asked = wire.make_command(CompanionCommand.GET_BATTERY)
-            battery = wire.read_battery(await host.request_answer(asked, CompanionMessage.BATTERY))
+            battery = wire.decode_battery(
+                await host.request_answer(asked, CompanionMessage.BATTERY)
+            )
             report = _report(host, battery, len(await host.list_contacts()))
         nursery.cancel_scope.cancel()
     if report is None:

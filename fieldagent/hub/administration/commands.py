@@ -29,7 +29,7 @@ from fieldagent.hub.records.commands import BEARERS, CommandToSend
 from fieldagent.hub.store.contract import Db
 from fieldagent.package.reading import Field
 from fieldagent.system.sentence import sentence
-from fieldagent.wire.command import NotACommand, RemoteCommand, read_words
+from fieldagent.wire.command import NotACommand, RemoteCommand, parse_command
 from fieldagent.wire.command_proof import prove
 
 WORDS_MAX = 200
@@ -147,7 +147,7 @@ def _get_command_or_404(db: Db, device: int, command: int, now: float) -> dict[s
 def _read_command(words: str) -> RemoteCommand:
     """Parse the text of a command. Raises Problem."""
     try:
-        asked = read_words(words.split())
+        asked = parse_command(words.split())
     except NotACommand as wrong_words:
         raise make_wrong(str(wrong_words), "command") from None
     if asked.verb == SET.number:

@@ -30,7 +30,7 @@ from fieldagent.package.package import CommandAnswer, CommandOutcome
 from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.sentence import sentence
 from fieldagent.wire.command import SEALED_KEY_BYTES, VERB_BY_NAME, RemoteCommand
-from fieldagent.wire.command_proof import prove, read_text
+from fieldagent.wire.command_proof import format_answer, prove
 from fieldagent.wire.sealed_key import seal_key
 
 VERB = VERB_BY_NAME["radio-key"].number
@@ -279,7 +279,7 @@ def record_step_answer(db: Db, device: int, answer: CommandAnswer, now: float) -
         " step = CASE WHEN ? = 1 AND asked > step THEN asked ELSE step END"
         " WHERE device = ? AND number = ?"
         " RETURNING (SELECT workspace FROM device WHERE id = device)",
-        *(int(answer.outcome), read_text(VERB, answer), now, int(done), device, answer.number),
+        *(int(answer.outcome), format_answer(VERB, answer), now, int(done), device, answer.number),
     )
     for (workspace,) in rows:
         continue_change(db, workspace, now)

@@ -37,7 +37,6 @@ from fieldagent.package.writing import get_kind
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.wire.backup_note import (
     DIGEST_BYTES,
-    Ask,
     BackupNote,
     BackupSummary,
     Copies,
@@ -45,6 +44,7 @@ from fieldagent.wire.backup_note import (
     Direction,
     HeldItem,
     Inventory,
+    InventoryRequest,
     InventoryRow,
     ItemRequest,
 )
@@ -80,12 +80,12 @@ class Rebuilding:
     _turn: trio.Lock = field(default_factory=trio.Lock)
     """Prevents a new question while an answer is processed."""
 
-    async def choose_question(self) -> Ask | ItemRequest | None:
+    async def choose_question(self) -> InventoryRequest | ItemRequest | None:
         """Return the next question to the kit, or None if there is none."""
         async with self._turn:
             return await self._choose_question()
 
-    async def _choose_question(self) -> Ask | ItemRequest | None:
+    async def _choose_question(self) -> InventoryRequest | ItemRequest | None:
         if self.is_asked:
             return None
         if self.page is not None:
@@ -95,7 +95,7 @@ class Rebuilding:
         if progress is None or not progress.is_open:
             return None
         self.is_asked = True
-        return Ask(progress.direction, progress.place)
+        return InventoryRequest(progress.direction, progress.place)
 
     async def process_answer(self, kit_answer: BackupNote, now: float) -> None:
         """Process the kit's answer. Ignore an answer if the hub has asked no question."""

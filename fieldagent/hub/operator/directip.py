@@ -45,12 +45,12 @@ from fieldagent.wire.directip import (
     DirectIpMo,
     DirectIpMt,
     Flags,
+    encode_message,
+    encode_mo_confirmation,
     extract_message,
-    read_confirmation,
-    read_mobile_originated,
+    parse_confirmation,
+    parse_mobile_originated,
     salvage_payload,
-    write,
-    write_mo_confirmation,
 )
 from fieldagent.wire.errors import RemoteProtocolError
 from fieldagent.wire.outcome import Outcome
@@ -194,7 +194,7 @@ class _ConnectionLimit:
         async with self.unproved.admit(address) as visit:
             if is_allowed:
                 elements = await receive_elements(stream)
-                visit.note_proved(f"gateway {address}")
+                visit.record_authentication(f"gateway {address}")
             else:
                 await self._refuse(address)
         if not is_allowed:
@@ -204,7 +204,7 @@ class _ConnectionLimit:
         async with self._storing:
             confirmed = await self._store(elements)
         with trio.move_on_after(DEADLINE_S):
-            await stream.send_all(write_mo_confirmation(confirmed))
+            await stream.send_all(encode_mo_confirmation(confirmed))
 
     async def _refuse(self, address: str) -> None:
         if len(self._told) < STRANGERS_NAMED and address not in self._told:
@@ -221,7 +221,7 @@ class _ConnectionLimit:
         imei = ""
         try:
             try:
-                message = read_mobile_originated(elements)
+                message = parse_mobile_originated(elements)
             except RemoteProtocolError as error:
                 imei, payload = salvage_payload(elements)
                 if not payload:
@@ -302,8 +302,8 @@ class DirectIp:
             with trio.fail_after(DEADLINE_S):
                 async with await trio.open_tcp_stream(self._host, self._port) as stream:
                     left = True
-                    await stream.send_all(write(request))
-                    answer = read_confirmation(await receive_elements(stream))
+                    await stream.send_all(encode_message(request))
+                    answer = parse_confirmation(await receive_elements(stream))
         except trio.TooSlowError:
             return _judge_unanswered(
                 f"no answer from {where} within {DEADLINE_S:g} s", is_sent=left

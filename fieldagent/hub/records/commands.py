@@ -27,7 +27,7 @@ from fieldagent.package.package import CommandAnswer, CommandOutcome
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.wire.command import VERB_BY_NAME, RemoteCommand, format_command
-from fieldagent.wire.command_proof import read_text
+from fieldagent.wire.command_proof import format_answer
 from fieldagent.wire.envelope import Entry, decode, encode
 from fieldagent.wire.errors import RemoteProtocolError
 
@@ -322,7 +322,7 @@ def list_commands(
                 "state": "expired" if over else state,
                 "reason": reason or (DAMAGED_ROW if entry is None else None),
                 "outcome": None if answer is None else answer.outcome.name.lower(),
-                "answer": None if answer is None else read_text(verb, answer),
+                "answer": None if answer is None else format_answer(verb, answer),
                 "answered": at,
                 "answeredBy": came_by,
             }

@@ -17,7 +17,7 @@ from math import floor
 
 from fieldagent.hub.records.stored_entry import decode_stored_entry
 from fieldagent.hub.store.contract import Db
-from fieldagent.package.package import IncidentState, Location, format_short_number, get_date
+from fieldagent.package.package import IncidentState, Location, format_short_sos_number, get_date
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
 EVENTS = "events"
@@ -84,7 +84,7 @@ def get_shown_number(id_: int, number: int | None) -> str:
     """Return the number of an incident that people see: the kit's short number of an SOS, or the id
     of an alarm.
     """
-    return str(id_) if number is None else format_short_number(number)
+    return str(id_) if number is None else format_short_sos_number(number)
 
 
 _SOS = (

@@ -144,7 +144,7 @@ class Health:
         families.append(
             Family("faults", "counter", "Failures caused by a fault in the hub, by part.", faults)
         )
-        text = openmetrics.write_metrics("fieldagent_hub", families)
+        text = openmetrics.format_metrics("fieldagent_hub", families)
         return Response(200, text.encode(), openmetrics.CONTENT_TYPE)
 
     async def _measure_database(self) -> dict[str, float]:

@@ -31,7 +31,7 @@ from fieldagent.package.payload import (
     encode_payload,
     make_estimated_position,
 )
-from fieldagent.package.writing import write_timestamp
+from fieldagent.package.writing import format_timestamp
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.webhook.delivery import Delivery, HandoverOutcome, HandoverResult
@@ -287,7 +287,7 @@ class _Writer:
         if unproved:
             extra["unauthenticated"] = True
         if revoked is not None:
-            extra["revokedSince"] = write_timestamp(datetime.fromtimestamp(revoked, UTC))
+            extra["revokedSince"] = format_timestamp(datetime.fromtimestamp(revoked, UTC))
         if (to := parse_stored_object(addressee, dict[str, Any])) is not None:
             extra["to"] = to
         if entry.wants_receipt:
@@ -322,7 +322,7 @@ class _Writer:
         at = max((step["at"] for step in steps), default=accepted)
         event = {
             "type": "Reached",
-            "timestamp": write_timestamp(datetime.fromtimestamp(at, UTC)),
+            "timestamp": format_timestamp(datetime.fromtimestamp(at, UTC)),
             "reached": steps,
         }
         own_id = str(uuid.uuid5(uuid.UUID(request_id), f"reached {notification}"))

@@ -58,12 +58,12 @@ def test_mask_limits_length_of_unknown_link_data(data: bytes) -> None:
 
 
 def test_masked_radio_trace_explains_missing_replay() -> None:
-    assert "sums and tags stand in what is left out" in trace.write_head(
+    assert "sums and tags stand in what is left out" in trace.format_head(
         trace.RADIO, is_masked=True
     )
     for kind, masked in ((trace.RADIO, False), ("sbd", True), (trace.LINK, True)):
-        assert trace.write_head(kind, is_masked=masked).count("\n") == 1
-    assert trace.read(trace.write_head(trace.RADIO, is_masked=True)) == []
+        assert trace.format_head(kind, is_masked=masked).count("\n") == 1
+    assert trace.parse_trace(trace.format_head(trace.RADIO, is_masked=True)) == []
 
 
 async def record_cut(path: Path) -> str:
@@ -92,7 +92,7 @@ async def record_cut(path: Path) -> str:
         kept = await recorder.read_stored()
         assert "closed by the hub: 1006" in kept, "a fault writes the trace to the disk"
         assert SECRET not in kept
-        return recorder.write_trace()
+        return recorder.format_trace()
 
 
 async def test_recorded_link_trace_is_replayed_to_delivery(
@@ -119,7 +119,7 @@ async def play(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with agent(path, HubAddress("http://127.0.0.1:1", TOKEN)) as k:
         id_ = await k.post(message={"content": SECRET})
         assert await outcome(k, id_) is Status.DELIVERED
-        assert k.outbox.link.recorder.write_trace().count("connected to") == 2
+        assert k.outbox.link.recorder.format_trace().count("connected to") == 2
         await until(lambda: k.journal.read("SELECT 1 FROM dead_letter"))
         assert replay.is_over
         assert replay.unknown == []

@@ -120,7 +120,7 @@ def test_replayed_trace_delivers_recorded_message_once(tmp_path: Path, recorded:
     """Each message comes once, even after several replays, and none comes if one byte of each frame
     is changed.
     """
-    records = trace.read(recorded)
+    records = trace.parse_trace(recorded)
     damaged = [_damaged(each) if each.direction == CAME else each for each in records]
     tnc = tmp_path / "tnc"
     with line(tnc) as mouth, kit(tmp_path / "3", tnc, 2) as third:
@@ -141,7 +141,7 @@ def _damaged(record: TraceRecord) -> TraceRecord:
 
 
 def test_masked_radio_trace_names_payloads_option(tmp_path: Path, recorded: str) -> None:
-    masked = trace.mask(trace.read(recorded), trace.RADIO)
-    shown = trace.write_head(trace.RADIO, is_masked=True) + trace.write(masked)
+    masked = trace.mask(trace.parse_trace(recorded), trace.RADIO)
+    shown = trace.format_head(trace.RADIO, is_masked=True) + trace.format_trace(masked)
     assert "--payloads" in shown
     assert TEXT[4:] not in shown

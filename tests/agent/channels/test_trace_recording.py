@@ -30,7 +30,7 @@ def clock(request: pytest.FixtureRequest) -> trio.testing.MockClock:
 async def test_recorder_writes_trace_of_fault_without_payload(tmp_path: Path, clock: Any) -> None:
     """The real driver records the fault, from its serial line to the file that people copy."""
     text = await record_reset(tmp_path)
-    hub_routes = [each.direction for each in trace.read(text)]
+    hub_routes = [each.direction for each in trace.parse_trace(text)]
     assert {SENT, CAME, HAPPENED} <= set(hub_routes)
     assert "unknown whether it was sent" in text or "ModemSilent" in text
     assert SECRET not in text
@@ -43,7 +43,7 @@ async def _recorded(path: Path, sky: Sky, work: Any) -> str:
             k.outbox.link.recorder.ring = path / "trace.log"
             await work(k)
             await k.outbox.link.recorder.record_fault("recorded")
-            text = k.outbox.link.recorder.write_trace()
+            text = k.outbox.link.recorder.format_trace()
         nursery.cancel_scope.cancel()
     return text
 

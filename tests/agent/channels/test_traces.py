@@ -56,13 +56,13 @@ records = st.lists(
 
 @given(records)
 def test_trace_round_trips_any_bytes(trace_records: list[TraceRecord]) -> None:
-    assert trace.read(trace.write(trace_records)) == trace_records
+    assert trace.parse_trace(trace.format_trace(trace_records)) == trace_records
 
 
 @given(st.text())
 def test_invalid_trace_is_reported_with_line_number(text: str) -> None:
     try:
-        trace.read(text)
+        trace.parse_trace(text)
     except RemoteProtocolError as error:
         assert str(error).startswith("line ")
 
@@ -110,11 +110,11 @@ async def test_recorder_memory_and_ring_file_are_bounded(tmp_path: Path) -> None
     for _ in range(9000):
         recorder.record_sent(b"AT+SBDSX\r")
         recorder.record_received(b"x" * 90)
-    assert len(recorder.write_trace(payloads=True)) < 3 * flight_recorder.MEMORY_BYTES
+    assert len(recorder.format_trace(payloads=True)) < 3 * flight_recorder.MEMORY_BYTES
     for number in range(20):
         flight_recorder._append(ring, f"{number:.3f} < {'y' * 30_000}\n", "sbd")
     assert ring.stat().st_size <= flight_recorder.RING_BYTES
-    assert trace.read(ring.read_text("ascii"))[-1].at == 19.0
+    assert trace.parse_trace(ring.read_text("ascii"))[-1].at == 19.0
 
 
 async def test_recorder_appends_to_damaged_ring_file(tmp_path: Path) -> None:

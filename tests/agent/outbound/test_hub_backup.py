@@ -15,11 +15,11 @@ from fieldagent.package.package import Channel, Message
 from fieldagent.wire.backup_note import (
     COPIES_BYTES,
     PAGE,
-    Ask,
     BackupSummary,
     Copies,
     Direction,
     Inventory,
+    InventoryRequest,
     ItemRequest,
 )
 from fieldagent.wire.envelope import Contact, Entry, compute_fingerprint, decode, encode
@@ -39,7 +39,7 @@ async def receive_item(k: Kit, number: int) -> Entry:
 
 
 async def list_items(backup: HubBackup, direction: Direction, after: int = 0) -> Inventory:
-    answer = await backup.answer(Ask(direction, after))
+    answer = await backup.answer(InventoryRequest(direction, after))
     assert isinstance(answer, Inventory)
     return answer
 
@@ -141,7 +141,7 @@ async def test_backup_waits_until_queue_is_empty(tmp_path: Path) -> None:
         await backup.make_summary()
         await k.post()
         async with trio.open_nursery() as asked:
-            asked.start_soon(backup.answer, Ask(SENT, 0))
+            asked.start_soon(backup.answer, InventoryRequest(SENT, 0))
             await trio.testing.wait_all_tasks_blocked()
             assert asked.child_tasks, "the backup does not wait"
             asked.cancel_scope.cancel()

@@ -10,7 +10,7 @@ import trio
 from fieldagent.agent import outcomes
 from fieldagent.extensions.fleet import settings_trial
 from fieldagent.package.package import CommandOutcome
-from fieldagent.wire.command import read_words
+from fieldagent.wire.command import parse_command
 from fieldagent.wire.command_proof import prove
 from fieldagent.wire.command_settings import make_arguments
 from fieldagent.wire.kit_note import SettingsOffer
@@ -35,7 +35,7 @@ async def test_remote_settings_reach_roots_unit_with_the_operators_signature(
     signed = tmp_path / "text"
     signed.write_text(change.read_text())
     arguments = make_arguments(change, signer.sign(signed))
-    command = prove(NOW, replace(read_words(["set", "a=b"]), arguments=arguments), KEY)
+    command = prove(NOW, replace(parse_command(["set", "a=b"]), arguments=arguments), KEY)
     state = tmp_path / "state"
     state.mkdir()
     async with at_work(state) as kit:

@@ -24,7 +24,7 @@ from fieldagent.extensions.fleet.system_slots import PARTITIONS, SystemSlots
 from fieldagent.extensions.fleet.trial import Place
 from fieldagent.extensions.fleet.update_order import UpdateOrder
 from fieldagent.kit import kit_health
-from fieldagent.system.system_image import PIECE, make_pieces_folder, read_image
+from fieldagent.system.system_image import PIECE, decode_image, make_pieces_folder
 from tests.file_server import file_server
 from tests.machine import tool
 from tests.signer import BUILD, Signer
@@ -280,7 +280,7 @@ def test_interrupted_write_resumes_after_a_power_cut(
     assert card.names() == {"system-a.conf"}
     monkeypatch.setattr(system_trial, "store_trial", written)
     card.go_on()
-    first = read_image(card.new.read_bytes()).pieces[0].file
+    first = decode_image(card.new.read_bytes()).pieces[0].file
     assert [each.rpartition("/")[2] for each in fetched].count(first) == 1
     assert card.names() == {"system-a.conf", "system-b+1.conf"}
 
@@ -290,7 +290,7 @@ def test_only_the_system_delta_is_fetched(
     card: Card, server: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     card.serve_difference()
-    for each in read_image(card.new.read_bytes()).pieces:
+    for each in decode_image(card.new.read_bytes()).pieces:
         (Path(make_pieces_folder(str(card.new))) / each.file).unlink()
     card.begin(f"{server}/2.0.0.system")
     card.go_on()
@@ -360,7 +360,7 @@ def test_refused_or_aborted_order_leaves_the_previous_update_running(
 
 
 def test_altered_image_segment_is_not_written(card: Card) -> None:
-    piece = read_image(card.new.read_bytes()).pieces[0].file
+    piece = decode_image(card.new.read_bytes()).pieces[0].file
     (Path(make_pieces_folder(str(card.new))) / piece).write_bytes(b"another's")
     card.begin(card.new)
     assert card.go_on() == 1

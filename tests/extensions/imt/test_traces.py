@@ -146,7 +146,7 @@ async def _recorded(path: Path, sky: test_driver.Sky, work: Any) -> str:
         async with test_driver.agent(sky) as k:
             k.outbox.link.recorder.ring = path / "trace.log"
             await work(k)
-            text = k.outbox.link.recorder.write_trace()
+            text = k.outbox.link.recorder.format_trace()
         nursery.cancel_scope.cancel()
     return text
 

@@ -114,7 +114,7 @@ def test_cleanly_closed_journal_is_checked_after_the_start(
     spoil_events(path)
     if by_the_disk:
         # The file is unchanged.
-        untouched.note(path)
+        untouched.record_closed_state(path)
         journal = Journal(path)
         assert losses.list_newest(journal.read) == []
         trio.run(journal.check_skipped_integrity)

@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from fieldagent.extensions.lab.simulator.mt_queue import MtQueue
 from fieldagent.package.package import Item, get_position_time
 from fieldagent.package.payload import Identity
-from fieldagent.package.writing import encode_item, get_kind, write_timestamp
+from fieldagent.package.writing import encode_item, format_timestamp, get_kind
 from fieldagent.system.wording import format_count
 from fieldagent.wire.envelope import (
     Entry,
@@ -171,7 +171,7 @@ class BaseCamp:
         if not again:
             self._seen.add(known)
             self.received.append(item)
-        when = write_timestamp(datetime.fromtimestamp(entry.time, UTC))
+        when = format_timestamp(datetime.fromtimestamp(entry.time, UTC))
         text = json.dumps(encode_item(item), ensure_ascii=False)
         sos = " SOS" if entry.sos else ""
         self._say(f"   {entry.sequence} {when}{sos} {get_kind(item)} {text}{again}")

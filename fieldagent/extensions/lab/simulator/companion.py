@@ -173,7 +173,7 @@ class SimulatedCompanion(LoraBoard):
         elif command == CompanionCommand.NEXT_MESSAGE:
             if self._stored:
                 self._said += wire.make_frame(
-                    wire.write_text(self._stored.popleft()), wire.FROM_RADIO
+                    wire.encode_text(self._stored.popleft()), wire.FROM_RADIO
                 )
             else:
                 self._send_to_host(CompanionMessage.NO_MESSAGE)
@@ -186,10 +186,10 @@ class SimulatedCompanion(LoraBoard):
             known = CompanionSelf(self.key, self.name, ContactType.CHAT, *self.position)
             radio = (LORA.frequency // 1000, LORA.bandwidth, LORA.spreading, LORA.coding, 20)
             known = CompanionSelf(*known[:5], self.adds_by_hand, *radio)
-            self._said += wire.make_frame(wire.write_self(known), wire.FROM_RADIO)
+            self._said += wire.make_frame(wire.encode_self(known), wire.FROM_RADIO)
         elif command == CompanionCommand.QUERY_DEVICE:
             device = CompanionDevice(8, CONTACTS_MAX, CHANNELS_MAX, "v1.12.simulated", "Simulated")
-            self._said += wire.make_frame(wire.write_device(device), wire.FROM_RADIO)
+            self._said += wire.make_frame(wire.encode_device(device), wire.FROM_RADIO)
         elif command == CompanionCommand.GET_CONTACTS:
             self._list_contacts()
         elif command == CompanionCommand.GET_CONTACT:
@@ -197,10 +197,10 @@ class SimulatedCompanion(LoraBoard):
             if contact is None:
                 self._answer_done(CompanionError.NOT_FOUND)
             else:
-                self._send_to_host(CompanionMessage.CONTACT, wire.write_contact(contact))
+                self._send_to_host(CompanionMessage.CONTACT, wire.encode_contact(contact))
         elif command == CompanionCommand.GET_TIME:
             self._said += wire.make_frame(
-                wire.write_number(CompanionMessage.TIME, self.read_time(now)), wire.FROM_RADIO
+                wire.encode_number(CompanionMessage.TIME, self.read_time(now)), wire.FROM_RADIO
             )
         elif command == CompanionCommand.GET_BATTERY:
             self._send_to_host(
@@ -212,20 +212,20 @@ class SimulatedCompanion(LoraBoard):
                 self._answer_done(CompanionError.NOT_FOUND)
             else:
                 channel = self.channels.get(index, CompanionChannel(index, "", bytes(16)))
-                self._send_to_host(CompanionMessage.CHANNEL, wire.write_channel(channel))
+                self._send_to_host(CompanionMessage.CHANNEL, wire.encode_channel(channel))
         else:
             return False
         return True
 
     def _list_contacts(self) -> None:
         self._said += wire.make_frame(
-            wire.write_number(CompanionMessage.CONTACTS_BEGIN, len(self.contacts)), wire.FROM_RADIO
+            wire.encode_number(CompanionMessage.CONTACTS_BEGIN, len(self.contacts)), wire.FROM_RADIO
         )
         for each in self.contacts.values():
-            self._send_to_host(CompanionMessage.CONTACT, wire.write_contact(each))
+            self._send_to_host(CompanionMessage.CONTACT, wire.encode_contact(each))
         latest = max((each.changed for each in self.contacts.values()), default=0)
         self._said += wire.make_frame(
-            wire.write_number(CompanionMessage.CONTACTS_END, latest), wire.FROM_RADIO
+            wire.encode_number(CompanionMessage.CONTACTS_END, latest), wire.FROM_RADIO
         )
 
     def _set(self, command: int, body: bytes, now: float) -> bool:
@@ -235,7 +235,7 @@ class SimulatedCompanion(LoraBoard):
         key = body[: wire.KEY_BYTES]
         missing = None if key in self.contacts else CompanionError.NOT_FOUND
         if command == CompanionCommand.SET_TIME:
-            wanted = wire.read_number(body)
+            wanted = wire.decode_number(body)
             # The clock never goes backwards. Otherwise other radios would treat the radio's
             # messages as duplicates.
             backwards = wanted < self.read_time(now)
@@ -246,14 +246,14 @@ class SimulatedCompanion(LoraBoard):
             self.name = body[:NAME_MAX].decode("utf-8", "ignore")
             self._answer_done()
         elif command == CompanionCommand.SET_POSITION:
-            self.position = wire.read_position(body)
+            self.position = wire.decode_position(body)
             self._answer_done()
         elif command == CompanionCommand.SET_CHANNEL:
-            channel = wire.read_channel(bytes([CompanionMessage.CHANNEL]) + body)
+            channel = wire.decode_channel(bytes([CompanionMessage.CHANNEL]) + body)
             self.channels[channel.place] = channel
             self._answer_done()
         elif command == CompanionCommand.PUT_CONTACT:
-            contact = wire.read_bare_contact(body)
+            contact = wire.decode_bare_contact(body)
             added = self.contacts.add(contact._replace(changed=self.read_time(now)))
             self._answer_done(None if added else CompanionError.TABLE_FULL)
         elif command == CompanionCommand.REMOVE_CONTACT:
@@ -269,7 +269,7 @@ class SimulatedCompanion(LoraBoard):
 
     def _send_text(self, body: bytes, now: float) -> None:
         """Send a text to a contact. Raises RemoteProtocolError."""
-        to, text, time, attempt = wire.read_send_text(body)
+        to, text, time, attempt = wire.decode_send_text(body)
         contact = self.contacts.find_contact(to)
         if contact is None:
             self._answer_done(CompanionError.NOT_FOUND)
@@ -282,7 +282,7 @@ class SimulatedCompanion(LoraBoard):
         sent = self._send_to(contact, _Kind.TEXT, plain, now)
         if sent is not None:
             self._awaited[ack] = _AwaitedAck(contact.key, now)
-            self._said += wire.make_frame(wire.write_sent(sent._replace(ack=ack)), wire.FROM_RADIO)
+            self._said += wire.make_frame(wire.encode_sent(sent._replace(ack=ack)), wire.FROM_RADIO)
 
     def _ask_telemetry(self, key: bytes, now: float) -> None:
         contact = self.contacts.get(key)
@@ -292,7 +292,7 @@ class SimulatedCompanion(LoraBoard):
         plain = MIXER.pack(self.read_time(now), TELEMETRY)
         sent = self._send_to(contact, _Kind.REQUEST, plain, now)
         if sent is not None:
-            self._said += wire.make_frame(wire.write_sent(sent), wire.FROM_RADIO)
+            self._said += wire.make_frame(wire.encode_sent(sent), wire.FROM_RADIO)
 
     def _send_to(
         self, contact: CompanionContact, kind: int, plain: bytes, now: float
@@ -312,7 +312,7 @@ class SimulatedCompanion(LoraBoard):
 
     def _send_channel_text(self, body: bytes, now: float) -> None:
         """Send a text on a channel. Raises RemoteProtocolError."""
-        index, text, time = wire.read_send_channel_text(body)
+        index, text, time = wire.decode_send_channel_text(body)
         channel = self.channels.get(index)
         if channel is None or not any(channel.key):
             self._answer_done(CompanionError.NOT_FOUND)
@@ -371,7 +371,7 @@ class SimulatedCompanion(LoraBoard):
                 self._send_to(each, _Kind.RESPONSE, answer, now)
             elif kind == _Kind.RESPONSE and len(plain) == MIXER.size + 2:
                 (hundredths,) = struct.unpack_from("<H", plain, MIXER.size)
-                telemetry = wire.write_telemetry(each.key, hundredths / 100)
+                telemetry = wire.encode_telemetry(each.key, hundredths / 100)
                 self._said += wire.make_frame(telemetry, wire.FROM_RADIO)
             return
 
@@ -419,7 +419,7 @@ class SimulatedCompanion(LoraBoard):
             changed=self.read_time(now),
         )
         if key not in self.contacts and self.adds_by_hand:
-            self._send_to_host(CompanionMessage.NEW_ADVERT, wire.write_contact(contact))
+            self._send_to_host(CompanionMessage.NEW_ADVERT, wire.encode_contact(contact))
         elif self.contacts.add(contact):
             self._send_to_host(CompanionMessage.ADVERT, key)
         else:

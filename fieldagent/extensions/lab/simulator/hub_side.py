@@ -25,9 +25,9 @@ from fieldagent.wire.directip import (
     DirectIpMo,
     DirectIpMt,
     Flags,
-    read_mo_confirmation,
-    read_mobile_terminated,
-    write,
+    encode_message,
+    parse_mo_confirmation,
+    parse_mobile_terminated,
 )
 from fieldagent.wire.errors import RemoteProtocolError
 from fieldagent.wire.sbd import MT_BYTES
@@ -86,8 +86,8 @@ class HubSide:
         try:
             with trio.fail_after(EXCHANGE_TIMEOUT_S):
                 async with await trio.open_tcp_stream(self.host, self.port) as stream:
-                    await stream.send_all(write(message))
-                    confirmed = read_mo_confirmation(await receive_elements(stream))
+                    await stream.send_all(encode_message(message))
+                    confirmed = parse_mo_confirmation(await receive_elements(stream))
         except (OSError, trio.TooSlowError, trio.BrokenResourceError, RemoteProtocolError) as error:
             self.say(f"   the hub did not accept MO {message.momsn}: {error}")
             return False
@@ -113,7 +113,7 @@ class HubSide:
     async def _serve_one(self, rung: Callable[[], None], stream: trio.SocketStream) -> None:
         try:
             with trio.move_on_after(EXCHANGE_TIMEOUT_S):
-                request = read_mobile_terminated(await receive_elements(stream))
+                request = parse_mobile_terminated(await receive_elements(stream))
             with waits.move_on_after(EXCHANGE_TIMEOUT_S + self.faults.late):
                 await self._answer_message(rung, stream, request)
         except (trio.BrokenResourceError, RemoteProtocolError) as error:
@@ -142,7 +142,7 @@ class HubSide:
             return
         await waits.sleep(faults.late)
         answer = Confirmation(request.client_id, request.imei, 0, status)
-        await stream.send_all(write(answer))
+        await stream.send_all(encode_message(answer))
 
     def _judge_message(self, request: DirectIpMt) -> int:
         if request.imei != self.imei:

@@ -71,7 +71,7 @@ class SimulatedMeshcore(LoraBoard):
 
     def _obey(self, command: int, content: bytes) -> None:
         if command == MeshcoreCommand.SET_RADIO:
-            settings = wire.read_settings(content)
+            settings = wire.decode_settings(content)
             fits = (
                 settings is not None and 5 <= settings.spreading <= 12 and 5 <= settings.coding <= 8
             )
@@ -92,7 +92,7 @@ class SimulatedMeshcore(LoraBoard):
 
     def _answer_command(self, command: int, content: bytes) -> bytes | None:
         known = {
-            MeshcoreCommand.GET_RADIO: wire.write_settings(self.lora),
+            MeshcoreCommand.GET_RADIO: wire.encode_settings(self.lora),
             MeshcoreCommand.GET_POWER: bytes([self.power]),
             MeshcoreCommand.AIR_TIME: struct.pack("<I", self._convert_to_milliseconds(content)),
             MeshcoreCommand.VERSION: b"\1",

@@ -15,7 +15,7 @@ from fieldagent.extensions.mqtt import discovery as shown
 from fieldagent.extensions.mqtt.agent.topics import MqttTopics
 from fieldagent.extensions.mqtt.discovery import CONSUMER
 from fieldagent.package.package import Location
-from fieldagent.package.writing import write_timestamp
+from fieldagent.package.writing import format_timestamp
 
 EVENT_TYPES = ("message", "location", "waypoint", "data", "sos", "incident")
 """Event types of inbound items."""
@@ -60,7 +60,7 @@ def make_position(place: Location) -> dict[str, Any]:
     }
     attributes |= {name: value for name, value in motion.items() if value is not None}
     if place.timestamp is not None:
-        attributes["timestamp"] = write_timestamp(place.timestamp)
+        attributes["timestamp"] = format_timestamp(place.timestamp)
     return attributes
 
 

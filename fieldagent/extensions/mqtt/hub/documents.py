@@ -14,7 +14,7 @@ from typing import Any
 from fieldagent.extensions.mqtt import discovery as shown
 from fieldagent.extensions.mqtt.discovery import CONSUMER
 from fieldagent.extensions.mqtt.hub.topics import HubTopics
-from fieldagent.package.writing import write_timestamp
+from fieldagent.package.writing import format_timestamp
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
 EVENT_TYPES = ("message", "location", "waypoint", "data", "sos", "alarm", "incident")
@@ -74,7 +74,7 @@ def get_event_type(item: KitItem) -> str:
 
 def format_clock(moment: float | None) -> str | None:
     """Return a Unix time in ISO 8601."""
-    return None if moment is None else write_timestamp(datetime.fromtimestamp(moment, UTC))
+    return None if moment is None else format_timestamp(datetime.fromtimestamp(moment, UTC))
 
 
 def make_kit_state(device: Mapping[str, Any], incidents: Sequence[OpenIncident]) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from fieldagent.extensions.places.hub.kit_week import KitWeek
 from fieldagent.hub.api.sos_table import make_cell
 from fieldagent.package import tracks
 from fieldagent.package.package import Location
-from fieldagent.package.writing import format_clock_time, write_timestamp
+from fieldagent.package.writing import format_clock_time, format_timestamp
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
 COLUMNS = (
@@ -40,7 +40,7 @@ def _list_rows(report: KitWeek) -> Iterator[dict[str, Any]]:
         assert isinstance(each.place, Location)
         yield {
             "what": "position",
-            "time": write_timestamp(each.moment),
+            "time": format_timestamp(each.moment),
             "kind": "SOS" if each.sos else "location",
             "latitude": f"{each.place.latitude:.7f}",
             "longitude": f"{each.place.longitude:.7f}",

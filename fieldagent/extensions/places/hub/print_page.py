@@ -10,7 +10,7 @@ from typing import Any
 
 from fieldagent.extensions.places.hub.kit_week import KitWeek
 from fieldagent.package.tracks import PlacedPoint, split_into_legs
-from fieldagent.package.writing import format_clock_time, format_minutes, write_timestamp
+from fieldagent.package.writing import format_clock_time, format_minutes, format_timestamp
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 """Content security policy. The page needs only its inline styles."""
@@ -95,8 +95,8 @@ def _render_positions(report: KitWeek) -> list[str]:
     usual = format_minutes(int(report.pause))
     gaps = [
         (
-            write_timestamp(begins),
-            write_timestamp(ends),
+            format_timestamp(begins),
+            format_timestamp(ends),
             format_minutes(int((ends - begins).total_seconds() // 60 * 60)),
         )
         for begins, ends in report.gaps()

@@ -172,7 +172,7 @@ class EventAdmission:
     def drop(self, result: ItemResult) -> CotEvent | None:
         """Count the event, and return None."""
         self._note(result)
-        if result is ItemResult.LIMITED and (count := self._dropped.note()):
+        if result is ItemResult.LIMITED and (count := self._dropped.count_event()):
             log.warning("the TAK server sent more than the hub accepts: %d dropped", count)
         return None
 

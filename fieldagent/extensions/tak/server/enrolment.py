@@ -99,7 +99,7 @@ class Enrolment:
         look = partial(invitations.find_invited, name=name, token=token, now=now)
         holder = await self._store.read(partial(look, workspace=self._workspace)) if name else None
         if holder is None:
-            if name and (count := self._refused.note()):
+            if name and (count := self._refused.count_event()):
                 log.warning("%d refused at tak-enroll-listen, the last as %.40r", count, name)
             raise Problem(
                 401,

@@ -154,7 +154,7 @@ class Exchange:
 
     def _note_shared(self, guest: TakGuest, other_uid: str, now: float) -> None:
         self._now = now
-        if self._shared.note():
+        if self._shared.count_event():
             log.warning(
                 "the phone %s (%s) has the certificate of the phone %s, and each ends the other's"
                 " connection: make another certificate with `fieldagent hub user tak %d`",
@@ -190,7 +190,7 @@ class Exchange:
         """Count and log an event of a phone that the server drops."""
         self._note(ItemResult.UNREADABLE)
         self._now = now
-        if count := self._dropped.note():
+        if count := self._dropped.count_event():
             who = guest.callsign or f"user {guest.member}"
             log.warning(
                 "%d events of phones reach no one, the last from %s: %s", count, ascii(who), reason

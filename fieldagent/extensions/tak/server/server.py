@@ -246,7 +246,7 @@ class _Phones:
                 if (stream := await self._shake_hands(plain)) is not None:
                     holder = await self._find_holder(_format_serial(stream))
                 if stream is not None and holder is not None:
-                    visit.note_proved(_format_serial(stream))
+                    visit.record_authentication(_format_serial(stream))
         except OSError:  # The phone has left.
             return
         except Problem:
@@ -297,7 +297,7 @@ class _Phones:
         return stream
 
     def _note_refused(self, reason: str) -> None:
-        if count := self._refused.note():
+        if count := self._refused.count_event():
             log.warning("%d connections refused at tak-listen, the last: %s", count, reason)
 
 
