@@ -91,18 +91,14 @@ class Parts:
 
 
 def assemble(settings: Settings, journal: Journal, emit: Callable[[str], None]) -> Parts:
-    """Assemble the parts, and put the waiting Packages back into the queues. `emit` prints a
-    script's lines.
-    """
+    """Assemble the parts, and queue the waiting Packages. `emit` prints a script's lines."""
     plans = _make_plans(settings, PartBase(journal, settings.package_time_to_live))
     hooks = [*make_hooks(settings, emit), *(hook for plan in plans.values() for hook in plan.hooks)]
     inbox = _make_inbox(settings, journal, hooks)
     events = Events(journal)
     channels = _get_channels(settings)
     queues = {channel: channel_queue(journal, channel) for channel in channels}
-    links = {
-        channel: _link(settings, journal, channel, events.record_change) for channel in channels
-    }
+    links = {channel: _link(settings, journal, channel, events.set_changed) for channel in channels}
     ours = _make_station_settings(settings, channels)
     words = None if ours is None else _make_piggyback(ours, journal, links, journal.clock.now)
     endings = Endings(

@@ -120,7 +120,7 @@ def _run_cellular(
         ),
         random=random.Random(),
         ping=settings.cellular_ping,
-        journal=outbound.read_journal_number(parts.journal),
+        journal_number=outbound.read_journal_number(parts.journal),
         heal=cellular.forbid_healing_since if healer is None else healer.run_due_step_since,
         progress=progress.watch("cellular"),
         turn=turn,

@@ -60,7 +60,7 @@ class Events:
             self._stirred = False
             await trio.sleep(CHECK_DELAY_S)
 
-    def record_change(self) -> None:
+    def set_changed(self) -> None:
         """Record that a condition has changed, so that it is checked soon."""
         self._stirred = True
         self._check_conditions()
@@ -84,7 +84,7 @@ class Events:
             self._wake_listeners()
 
     def _wake_listeners(self) -> None:
-        self.record_change()
+        self.set_changed()
         self._news.set()
         self._news = trio.Event()
 

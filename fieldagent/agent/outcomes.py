@@ -70,11 +70,11 @@ def read_offer_report(path: Path) -> OfferReport | None:
     return None if values is None else OfferReport(*values)
 
 
-def write_outcome(path: Path, number: int, state: str, reason: str = "") -> None:
+def write_outcome(path: Path, offer_number: int, state: str, reason: str = "") -> None:
     """Write the result of an offer. Root calls this function, the agent reads the result, and the
     hub lists it.
     """
-    result = {"number": number, "state": state, "why": reason}
+    result = {"number": offer_number, "state": state, "why": reason}
     replace_file(path, json.dumps(result).encode(), mode=0o644)
 
 

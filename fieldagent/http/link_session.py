@@ -61,9 +61,9 @@ Outgoing = TypeVar("Outgoing", bound=Sendable)
 class MessagePost(Protocol[Outgoing]):
     """Source and destination of an end's messages."""
 
-    async def accept_hello(self, journal: int) -> None:
-        """Process the peer's hello. `journal` is the number of the peer's journal, or 0 if unknown.
-        This method is called before the first message.
+    async def accept_hello(self, journal_number: int) -> None:
+        """Process the peer's hello. `journal_number` is the number of the peer's journal, or 0 if
+        unknown. This method is called before the first message.
         """
 
     async def wait_for_next(self, *, urgent: bool) -> Outgoing:
@@ -132,7 +132,7 @@ class LinkSocket(Protocol):
 
 class LinkSession(Generic[Outgoing]):
     """One link, from the hello to its end. `keepalive` decides when this end sends pings. By
-    default, it sends none. `journal` is the number of this end's journal.
+    default, it sends none. `journal_number` is the number of this end's journal.
     """
 
     def __init__(
@@ -141,7 +141,7 @@ class LinkSession(Generic[Outgoing]):
         post: MessagePost[Outgoing],
         *,
         keepalive: Keepalive | None = None,
-        journal: int = 0,
+        journal_number: int = 0,
         on_open: Callable[[], None] = lambda: None,
         progress: Callable[[], None] = lambda: None,
     ) -> None:
@@ -155,7 +155,7 @@ class LinkSession(Generic[Outgoing]):
         self._opened = on_open
         self._progress = progress
         self._link = IpLink(
-            LinkHello(features=NOTES, silence=self._keepalive.promise, journal=journal)
+            LinkHello(features=NOTES, silence=self._keepalive.promise, journal=journal_number)
         )
         self._in_flight: dict[int, _InFlight[Outgoing]] = {}
         self._peer_silence = inf

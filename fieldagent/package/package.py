@@ -12,11 +12,11 @@ from enum import IntEnum, StrEnum
 from fieldagent.system.lazy_dataclass import dataclass
 
 
-def format_short_sos_number(number: int) -> str:
+def format_short_sos_number(sos_number: int) -> str:
     """Return the last three digits of the number that a kit gave an SOS. Together with the kit's
     name, they show people which SOS is meant. Programs use the whole number.
     """
-    return f"{abs(number) % 1000:03}"
+    return f"{abs(sos_number) % 1000:03}"
 
 
 SOS_PRIORITY = 100

@@ -71,38 +71,38 @@ def make_page_routes(
     pages: Collection[str],
     base_path: str,
     package: str,
-    names: Collection[str],
-    pictures_of: str = "",
-    path_words: Collection[str] = (),
-    early_texts: Collection[str] = (),
-    parts: Mapping[str, str] | None = None,
+    file_names: Collection[str],
+    image_origin: str = "",
+    path_keywords: Collection[str] = (),
+    static_texts: Collection[str] = (),
+    extension_packages: Mapping[str, str] | None = None,
 ) -> list[Route]:
     """Return the routes of a page. A `GET` of each path in `pages` returns the package's
-    index.html. In a path, {id} is a number, and other parts in braces are one of `path_words`.
-    `base_path` is the path of the page's files `names`, and of the shared files. `pictures_of` is
-    another origin whose pictures the page may show. `early_texts` contains texts that people read
-    before a script runs, so the hub or agent translates them. `parts` contains the packages that
-    extensions add to the page, by name. Each part has a script NAME.js and catalogues. If `parts`
-    is None, the page has no parts.
+    index.html. In a path, {id} is a number, and other parts in braces are one of `path_keywords`.
+    `base_path` is the path of the page's files `file_names`, and of the shared files.
+    `image_origin` is another origin whose pictures the page may show. `static_texts` contains texts
+    that people read before a script runs, so the hub or agent translates them. `extension_packages`
+    contains the packages that extensions add to the page, by name. Each part has a script NAME.js
+    and catalogues. If `extension_packages` is None, the page has no parts.
     """
-    places = SHARED_FILES | {name: (package, name) for name in names}
-    if parts is not None:
-        places |= {f"{name}.js": (each, f"{name}.js") for name, each in parts.items()}
+    places = SHARED_FILES | {name: (package, name) for name in file_names}
+    if extension_packages is not None:
+        places |= {f"{name}.js": (each, f"{name}.js") for name, each in extension_packages.items()}
         places[PARTS] = (package, PARTS)
-    added = tuple((parts or {}).items())
-    policy = f"{POLICY} {pictures_of}".rstrip()
+    added = tuple((extension_packages or {}).items())
+    policy = f"{POLICY} {image_origin}".rstrip()
     return [
         *(
-            Route("GET", page, partial(_serve_index, policy, package, path_words, early_texts))
+            Route("GET", page, partial(_serve_index, policy, package, path_keywords, static_texts))
             for page in pages
         ),
         Route("GET", f"{base_path}/{{name}}", partial(_serve_file, policy, places, added)),
     ]
 
 
-def make_folder_route(base_path: str, package: str, names: Collection[str]) -> Route:
-    """Return the route for a `GET` of the package's files `names`, without shared files."""
-    places = {name: (package, name) for name in names}
+def make_folder_route(base_path: str, package: str, file_names: Collection[str]) -> Route:
+    """Return the route for a `GET` of the package's files `file_names`, without shared files."""
+    places = {name: (package, name) for name in file_names}
     return Route("GET", f"{base_path}/{{name}}", partial(_serve_file, POLICY, places, ()))
 
 

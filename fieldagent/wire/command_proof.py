@@ -42,15 +42,16 @@ def derive_command_key(secret: bytes) -> bytes:
     return derive_key(secret, "command")
 
 
-def prove(number: int, command: RemoteCommand, key: bytes) -> RemoteCommand:
-    """Return the command with its proof. `number` is the command's number."""
-    return replace(command, proof=_compute_proof(number, command, key))
+def prove(command_number: int, command: RemoteCommand, key: bytes) -> RemoteCommand:
+    """Return the command with its proof. `command_number` is the command's number."""
+    return replace(command, proof=_compute_proof(command_number, command, key))
 
 
-def is_proved(number: int, command: RemoteCommand, keys: Iterable[bytes]) -> bool:
+def is_proved(command_number: int, command: RemoteCommand, keys: Iterable[bytes]) -> bool:
     """Return True if the proof is valid for one of the keys, this number and this command."""
     return any(
-        hmac.compare_digest(_compute_proof(number, command, key), command.proof) for key in keys
+        hmac.compare_digest(_compute_proof(command_number, command, key), command.proof)
+        for key in keys
     )
 
 

@@ -30,7 +30,7 @@ def make_arguments(change: SettingsChange, signature: str) -> tuple[Argument, ..
     return (change.device, lines, *split_signature(signature))
 
 
-def parse_offer(number: int, kit: str, arguments: tuple[Argument, ...]) -> tuple[str, str]:
+def parse_offer(command_number: int, kit: str, arguments: tuple[Argument, ...]) -> tuple[str, str]:
     """Return the signed text and its minisign signature file. `kit` is the result of
     `settings_change.get_kit_id` for the kit's token. Raises NotAChange.
     """
@@ -38,7 +38,7 @@ def parse_offer(number: int, kit: str, arguments: tuple[Argument, ...]) -> tuple
     assert isinstance(first, bytes) and isinstance(second, bytes) and isinstance(comment, str)
     pairs = (line.partition("=") for line in str(lines).split("\n"))
     change = SettingsChange(
-        str(device), kit, number, tuple((name, value) for name, _, value in pairs)
+        str(device), kit, command_number, tuple((name, value) for name, _, value in pairs)
     )
     return change.read_text(), SignatureParts(first, comment, second).format_signature(
         UNTRUSTED_COMMENT

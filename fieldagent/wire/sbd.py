@@ -76,12 +76,12 @@ MO_STATUS: dict[int, MoStatus] = {
 }
 
 
-def find_mo_status(number: int) -> MoStatus:
+def find_mo_status(status_number: int) -> MoStatus:
     """Return the meaning of an MO status number. A reserved number means that the message was not
     sent.
     """
-    return MO_STATUS.get(number) or MoStatus(
-        SessionVerdict.NOT_SENT, f"reserved MO status {number}"
+    return MO_STATUS.get(status_number) or MoStatus(
+        SessionVerdict.NOT_SENT, f"reserved MO status {status_number}"
     )
 
 

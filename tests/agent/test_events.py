@@ -187,7 +187,7 @@ async def test_conditions_are_checked_after_changes_and_at_signs_of_life(
         nursery.start_soon(listen, 22.5)
         await trio.sleep_until(33)
         assert looks == {21, 24, 28, 32}
-        events.record_change()
+        events.set_changed()
         await trio.sleep_until(39)
         assert looks == {21, 24, 28, 32, 33 + CHECK_DELAY_S, 36}
         nursery.cancel_scope.cancel()

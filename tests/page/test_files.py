@@ -24,7 +24,9 @@ def package(home: Path, name: str, **files: str) -> str:
 
 
 async def get(parts: dict[str, str] | None, name: str) -> str:
-    judge = make_router(make_page_routes((), "/file", "own_page", ("de.json",), parts=parts))
+    judge = make_router(
+        make_page_routes((), "/file", "own_page", ("de.json",), extension_packages=parts)
+    )
     request = Request("GET", f"/file/{name}", (), {}, b"")
     return (await (await judge(request)).handler(request)).body.decode()
 

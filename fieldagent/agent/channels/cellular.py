@@ -75,7 +75,7 @@ class _OutboxPost:
     _to_send_again: deque[Transmission] = field(default_factory=deque)
     """Transmissions that the last link left unacknowledged. SOS transmissions come first."""
 
-    async def accept_hello(self, journal: int) -> None:
+    async def accept_hello(self, journal_number: int) -> None:
         self.notes.begin()
 
     async def wait_for_next(self, *, urgent: bool) -> Transmission:
@@ -129,13 +129,13 @@ async def run(
     random: randomness.Random,
     ping: float | None = None,
     heal: Callable[[float | None], Awaitable[bool]] = forbid_healing_since,
-    journal: int = 0,
+    journal_number: int = 0,
     progress: Callable[[], None] = lambda: None,
     turn: IpTurn | None = None,
 ) -> NoReturn:
     """Keep a link to the hub, forever. `ping` is the keepalive interval in seconds, 0 for none. If
-    it is None, the longest interval that the network path allows is measured. `journal` is the
-    number of our journal. `progress` is called at least every two minutes. `turn` shows another
+    it is None, the longest interval that the network path allows is measured. `journal_number` is
+    the number of our journal. `progress` is called at least every two minutes. `turn` shows another
     bearer whether there is a link. `heal` is called with the time when the hub was last reached,
     and takes the recovery step that is due.
     """
@@ -145,7 +145,7 @@ async def run(
     turn.unacknowledged.clear()
     post = _OutboxPost(outbox, reception, notes, turn.unacknowledged)
     await CellularDriver(
-        hub, post, link, random, Keepalive(ping), heal, journal, progress, turn
+        hub, post, link, random, Keepalive(ping), heal, journal_number, progress, turn
     ).work()
 
 
@@ -184,7 +184,7 @@ class CellularDriver:
     random: randomness.Random
     keepalive: Keepalive
     heal: Callable[[float | None], Awaitable[bool]]
-    journal: int
+    journal_number: int
     progress: Callable[[], None]
     turn: IpTurn
     pace: LinkPace = field(default_factory=LinkPace)
@@ -231,7 +231,7 @@ class CellularDriver:
                         RecordedSocket(socket, self.link.recorder, self.hub.address),
                         self.post,
                         keepalive=self.keepalive,
-                        journal=self.journal,
+                        journal_number=self.journal_number,
                         on_open=self._open_link,
                         progress=self._update_link_reason,
                     )

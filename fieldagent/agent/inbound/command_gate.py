@@ -54,7 +54,7 @@ class CommandGate:
     def store_command(
         self,
         db: sqlite3.Connection,
-        number: int,
+        command_number: int,
         command: RemoteCommand,
         clock: ElapsedTime,
         result: ReceivedCommand,
@@ -62,19 +62,21 @@ class CommandGate:
         """Store a command that is authenticated and new. If the command is too old or not allowed,
         also store the answer that refuses it.
         """
-        if not is_proved(number, command, self._keys):
+        if not is_proved(command_number, command, self._keys):
             # Send no answer to an unauthenticated command, because otherwise anyone could make the
             # kit pay for answers.
             result.troubles.append(NOT_PROVED)
             return
-        if commands.is_known(db, number):
+        if commands.is_known(db, command_number):
             result.duplicates += 1
             return
-        why = self._find_refusal(db, number, command, clock, result.now)
-        commands.store_command(db, number, command, result.channel or Channel.RADIO, result.now)
+        why = self._find_refusal(db, command_number, command, clock, result.now)
+        commands.store_command(
+            db, command_number, command, result.channel or Channel.RADIO, result.now
+        )
         if why:
             body = answer_text.pack(why)
-            commands.store_answer(db, CommandAnswer(number, CommandOutcome.REFUSED, body))
+            commands.store_answer(db, CommandAnswer(command_number, CommandOutcome.REFUSED, body))
         result.commands += 1
 
     def wake(self) -> None:

@@ -37,21 +37,23 @@ def get_oldest(journal: Journal) -> int:
     return int(number) - 1
 
 
-def is_known(journal: Journal, place: int) -> bool:
-    """Return True if all changes after the number `place` are still kept."""
+def is_known(journal: Journal, change_number: int) -> bool:
+    """Return True if all changes after the change `change_number` are still kept."""
     ((first, last),) = journal.read("SELECT min(number), max(number) FROM event")
-    return bool(first - 1 <= place <= last)
+    return bool(first - 1 <= change_number <= last)
 
 
-def list_since(journal: Journal, place: int, topics: Collection[str]) -> tuple[list[Change], int]:
-    """Return the next changes of `topics` after the number `place`, with each subject only once.
-    Also return the number from which the next call continues.
+def list_since(
+    journal: Journal, change_number: int, topics: Collection[str]
+) -> tuple[list[Change], int]:
+    """Return the next changes of `topics` after the change `change_number`, with each subject only
+    once. Also return the number from which the next call continues.
     """
     last = get_newest(journal)
     rows = journal.read(
         "SELECT number, topic, subject FROM event WHERE number > ? AND number <= ?"
         " AND topic IN (SELECT value FROM json_each(?)) ORDER BY number LIMIT ?",
-        place,
+        change_number,
         last,
         json.dumps(sorted(topics)),
         BATCH_SIZE,
@@ -63,7 +65,7 @@ def list_since(journal: Journal, place: int, topics: Collection[str]) -> tuple[l
     return changes, rows[-1][0] if len(rows) == BATCH_SIZE else last
 
 
-def read_payload(journal: Journal, number: int) -> Any:
+def read_payload(journal: Journal, payload_number: int) -> Any:
     """Return the payload as JSON text, or None if it is no longer kept."""
-    rows = journal.read("SELECT body FROM inbound WHERE number = ?", number)
+    rows = journal.read("SELECT body FROM inbound WHERE number = ?", payload_number)
     return rows[0][0] if rows else None

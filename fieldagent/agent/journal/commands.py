@@ -55,27 +55,27 @@ class StoredCommand(NamedTuple):
 
 
 def store_command(
-    db: sqlite3.Connection, number: int, command: RemoteCommand, channel: str, now: float
+    db: sqlite3.Connection, command_number: int, command: RemoteCommand, channel: str, now: float
 ) -> None:
     """Store a command that arrived for the first time."""
     arguments = cbor2.dumps(list(command.arguments))
     db.execute(
         "INSERT INTO command (number, verb, arguments, channel, came, state)"
         " VALUES (?, ?, ?, ?, ?, 'accepted')",
-        (number, command.verb, arguments, channel, now),
+        (command_number, command.verb, arguments, channel, now),
     )
 
 
-def is_known(db: sqlite3.Connection, number: int) -> bool:
-    """Return True if the command `number` arrived before, or is old."""
+def is_known(db: sqlite3.Connection, command_number: int) -> bool:
+    """Return True if the command `command_number` arrived before, or is old."""
     # All numbers below the newest COMMANDS_MAX commands count as known. Of these older commands,
     # the table contains only those without an answer.
     ((there, count, oldest),) = db.execute(
         "SELECT (SELECT count(*) FROM command WHERE number = ?), count(*), min(number)"
         " FROM (SELECT number FROM command ORDER BY number DESC LIMIT ?)",
-        (number, COMMANDS_MAX),
+        (command_number, COMMANDS_MAX),
     )
-    return bool(there) or (count >= COMMANDS_MAX and number < oldest)
+    return bool(there) or (count >= COMMANDS_MAX and command_number < oldest)
 
 
 def read_last_number(db: sqlite3.Connection) -> int:
@@ -84,11 +84,13 @@ def read_last_number(db: sqlite3.Connection) -> int:
     return highest or 0
 
 
-def begin(number: int, boot: str) -> Operation[None]:
+def begin(command_number: int, boot: str) -> Operation[None]:
     """Return the operation that records that the command is in progress in the boot `boot`."""
 
     def store(db: sqlite3.Connection) -> None:
-        db.execute("UPDATE command SET state = 'begun', boot = ? WHERE number = ?", (boot, number))
+        db.execute(
+            "UPDATE command SET state = 'begun', boot = ? WHERE number = ?", (boot, command_number)
+        )
 
     return store
 
@@ -101,14 +103,15 @@ def store_answer(db: sqlite3.Connection, answer: CommandAnswer) -> None:
     )
 
 
-def mark_answered(number: int, now: float) -> Operation[None]:
+def mark_answered(command_number: int, now: float) -> Operation[None]:
     """Return the operation that records that the answer is in a Package. It also deletes old
     commands.
     """
 
     def store(db: sqlite3.Connection) -> None:
         db.execute(
-            "UPDATE command SET state = 'answered', answered = ? WHERE number = ?", (now, number)
+            "UPDATE command SET state = 'answered', answered = ? WHERE number = ?",
+            (now, command_number),
         )
         db.execute(
             "DELETE FROM command WHERE state = 'answered' AND number <"

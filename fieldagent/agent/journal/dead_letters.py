@@ -64,9 +64,9 @@ def store_letter(db: sqlite3.Connection, letter: DeadLetter) -> int:
     return dropped
 
 
-def remove(db: sqlite3.Connection, number: int) -> bool:
+def remove(db: sqlite3.Connection, letter_number: int) -> bool:
     """Remove a dead letter. Return False if it does not exist."""
-    return db.execute("DELETE FROM dead_letter WHERE number = ?", (number,)).rowcount > 0
+    return db.execute("DELETE FROM dead_letter WHERE number = ?", (letter_number,)).rowcount > 0
 
 
 def list_newest(journal: Journal, limit: int = LETTERS_MAX) -> list[DeadLetter]:

@@ -112,24 +112,24 @@ def list_recently_heard(journal: Journal, limit: int = HANDHELDS_MAX) -> list[Ha
     return [Handheld(*row) for row in rows]
 
 
-def is_heard(journal: Journal, handle: str, number: int) -> bool:
-    """Return True if the packet `number` of the handheld arrived before."""
+def is_heard(journal: Journal, handle: str, packet_number: int) -> bool:
+    """Return True if the packet `packet_number` of the handheld arrived before."""
     sql = "SELECT 1 FROM handheld_said WHERE handle = ? AND number = ?"
-    return bool(journal.read(sql, handle, number))
+    return bool(journal.read(sql, handle, packet_number))
 
 
 REFUSED_SIGN = "❌"
 """Sign that the handheld gets for a packet that was refused."""
 
 
-def is_refused(journal: Journal, handle: str, number: int) -> bool:
-    """Return True if the packet `number` of the handheld arrived before and was refused."""
+def is_refused(journal: Journal, handle: str, packet_number: int) -> bool:
+    """Return True if the packet `packet_number` of the handheld arrived before and was refused."""
     sql = "SELECT told FROM handheld_said WHERE handle = ? AND number = ? AND sequence IS NULL"
-    return any(answer == REFUSED_SIGN for (answer,) in journal.read(sql, handle, number))
+    return any(answer == REFUSED_SIGN for (answer,) in journal.read(sql, handle, packet_number))
 
 
 def record_packet(
-    handle: str, number: int, now: float, sequence: int | None, answer: str = ""
+    handle: str, packet_number: int, now: float, sequence: int | None, answer: str = ""
 ) -> Operation[None]:
     """Return the operation that records that a packet arrived. `sequence` is the Package that was
     made from it (None: no Package), and `answer` the sign that was sent to the handheld.
@@ -144,7 +144,7 @@ def record_packet(
         db.execute(
             "INSERT OR IGNORE INTO handheld_said (handle, number, at, sequence, told)"
             " VALUES (?, ?, ?, ?, ?)",
-            (handle, number, now, sequence, answer),
+            (handle, packet_number, now, sequence, answer),
         )
 
     return store
@@ -176,9 +176,9 @@ def store_signs(handheld_packet: HandheldSent, sign_texts: str) -> Operation[Non
     return store
 
 
-def make_key(handle: str, number: int) -> str:
+def make_key(handle: str, packet_number: int) -> str:
     """Return the Idempotency-Key for the Package that is made from a handheld's packet."""
-    return f"mesh {handle} {number}"
+    return f"mesh {handle} {packet_number}"
 
 
 def is_key(key: str) -> bool:
@@ -213,35 +213,35 @@ def record_interrupted_packets(db: sqlite3.Connection) -> None:
                 )
 
 
-def sum_spent(journal: Journal, day: str, handle: str, number: int) -> int:
+def sum_spent(journal: Journal, day: str, handle: str, packet_number: int) -> int:
     """Return the credits that a person's messages may have cost on `day`, without the packet
-    `number`.
+    `packet_number`.
     """
     ((booked,),) = journal.read(
         "SELECT coalesce(sum(credits), 0) FROM handheld_spent"
         " WHERE day = ? AND handle = ? AND number <> ?",
         day,
         handle,
-        number,
+        packet_number,
     )
     return int(booked)
 
 
-def sum_spent_by_all(journal: Journal, day: str, handle: str, number: int) -> int:
+def sum_spent_by_all(journal: Journal, day: str, handle: str, packet_number: int) -> int:
     """Return the credits that all people's messages may have cost on `day`, without the packet
-    `number` of the handheld `handle`.
+    `packet_number` of the handheld `handle`.
     """
     ((booked,),) = journal.read(
         "SELECT coalesce(sum(credits), 0) FROM handheld_spent"
         " WHERE day = ? AND NOT (handle = ? AND number = ?)",
         day,
         handle,
-        number,
+        packet_number,
     )
     return int(booked)
 
 
-def book_packet_cost(day: str, handle: str, number: int, amount: int) -> Operation[None]:
+def book_packet_cost(day: str, handle: str, packet_number: int, amount: int) -> Operation[None]:
     """Return the operation that books the possible cost of a packet. The cost is booked only once,
     even if the packet arrives repeatedly.
     """
@@ -251,7 +251,7 @@ def book_packet_cost(day: str, handle: str, number: int, amount: int) -> Operati
         db.execute(
             "INSERT OR IGNORE INTO handheld_spent (day, handle, number, credits)"
             " VALUES (?, ?, ?, ?)",
-            (day, handle, number, amount),
+            (day, handle, packet_number, amount),
         )
 
     return store
@@ -301,30 +301,32 @@ def list_posts(journal: Journal) -> list[HandheldPost]:
     return [HandheldPost(*row) for row in rows]
 
 
-def record_packet_number(number: int, packet: int) -> Operation[None]:
+def record_packet_number(text_number: int, packet_number: int) -> Operation[None]:
     """Return the operation that records the packet number of a text's part. It must run before the
     part is sent, because an answer contains this number.
     """
 
     def store(db: sqlite3.Connection) -> None:
-        db.execute("INSERT OR REPLACE INTO handheld_packet VALUES (?, ?)", (packet, number))
-
-    return store
-
-
-def update_text(number: int, **changed: object) -> Operation[None]:
-    """Return the operation that stores the new state of a text."""
-
-    def store(db: sqlite3.Connection) -> None:
-        columns = ", ".join(f"{name} = ?" for name in changed)
         db.execute(
-            f"UPDATE handheld_post SET {columns} WHERE number = ?", (*changed.values(), number)
+            "INSERT OR REPLACE INTO handheld_packet VALUES (?, ?)", (packet_number, text_number)
         )
 
     return store
 
 
-def mark_arrived(number: int) -> Operation[bool]:
+def update_text(text_number: int, **changed: object) -> Operation[None]:
+    """Return the operation that stores the new state of a text."""
+
+    def store(db: sqlite3.Connection) -> None:
+        columns = ", ".join(f"{name} = ?" for name in changed)
+        db.execute(
+            f"UPDATE handheld_post SET {columns} WHERE number = ?", (*changed.values(), text_number)
+        )
+
+    return store
+
+
+def mark_arrived(text_number: int) -> Operation[bool]:
     """Return the operation that records that the person's radio has the whole text. Its result is
     False if the text was no longer waiting, for example because the person has already answered a
     part of it.
@@ -333,7 +335,7 @@ def mark_arrived(number: int) -> Operation[bool]:
     def store(db: sqlite3.Connection) -> bool:
         cursor = db.execute(
             "UPDATE handheld_post SET state = 'on radio' WHERE number = ? AND state = 'waiting'",
-            (number,),
+            (text_number,),
         )
         return cursor.rowcount == 1
 

@@ -130,15 +130,15 @@ def join(
     return number
 
 
-def is_own(db: sqlite3.Connection, number: int) -> bool:
-    """Return True if `number` is an incident that this kit has raised."""
-    rows = db.execute("SELECT 1 FROM incident WHERE number = ?", (number,))
+def is_own(db: sqlite3.Connection, incident_number: int) -> bool:
+    """Return True if `incident_number` is an incident that this kit has raised."""
+    rows = db.execute("SELECT 1 FROM incident WHERE number = ?", (incident_number,))
     return rows.fetchone() is not None
 
 
-def mark_called_off(db: sqlite3.Connection, number: int, now: float) -> bool:
-    """Cancel this kit's incident `number`. Return True if the incident was open."""
-    return _end(db, number, IncidentState.CALLED_OFF, now)
+def mark_called_off(db: sqlite3.Connection, incident_number: int, now: float) -> bool:
+    """Cancel this kit's incident `incident_number`. Return True if the incident was open."""
+    return _end(db, incident_number, IncidentState.CALLED_OFF, now)
 
 
 def _end(db: sqlite3.Connection, number: int, state: str, now: float) -> bool:
@@ -274,13 +274,13 @@ def find_last(journal: Journal) -> Incident | None:
     return incidents[0] if incidents else None
 
 
-def find_numbered(journal: Journal, number: int) -> Incident | None:
-    """Return the incident `number`, whether open or over, or None if it does not exist."""
-    incidents = _read_incidents(journal.read(f"{_COLUMNS} WHERE number = ?", number))
+def find_numbered(journal: Journal, incident_number: int) -> Incident | None:
+    """Return the incident `incident_number`, whether open or over, or None if it does not exist."""
+    incidents = _read_incidents(journal.read(f"{_COLUMNS} WHERE number = ?", incident_number))
     return incidents[0] if incidents else None
 
 
-def is_over(journal: Journal, station: int, number: int) -> bool:
+def is_over(journal: Journal, station: int, incident_number: int) -> bool:
     """Return True if an incident of this kit or of another station is known to be closed or
     cancelled.
     """
@@ -290,15 +290,15 @@ def is_over(journal: Journal, station: int, number: int) -> bool:
             " SELECT 1 FROM heard_incident WHERE station = ?1 AND number = ?2"
             " AND state IN ('closed', 'called off')",
             station,
-            number,
+            incident_number,
         )
     )
 
 
-def list_items(journal: Journal, number: int) -> list[int]:
+def list_items(journal: Journal, incident_number: int) -> list[int]:
     """Return the sequences of the incident's Packages that are still kept, oldest first."""
     rows = journal.read(
-        "SELECT sequence FROM incident_item WHERE incident = ? ORDER BY sequence", number
+        "SELECT sequence FROM incident_item WHERE incident = ? ORDER BY sequence", incident_number
     )
     return [sequence for (sequence,) in rows]
 
@@ -311,13 +311,15 @@ def find_incident(journal: Journal, sequence: int) -> int | None:
     return rows[0][0] if rows else None
 
 
-def list_updates(journal: Journal, number: int, station: int = OWN_STATION) -> list[StoredUpdate]:
+def list_updates(
+    journal: Journal, incident_number: int, station: int = OWN_STATION
+) -> list[StoredUpdate]:
     """Return the updates about an incident, oldest first."""
     rows = journal.read(
         "SELECT says, by, text, at, proved FROM incident_word WHERE station = ? AND incident = ?"
         " ORDER BY number",
         station,
-        number,
+        incident_number,
     )
     return [StoredUpdate(says, by, text, at, bool(proved)) for says, by, text, at, proved in rows]
 
@@ -334,7 +336,7 @@ def list_heard(journal: Journal, limit: int) -> list[HeardIncident]:
     return [HeardIncident(*row) for row in rows]
 
 
-def list_at_hub(journal: Journal, number: int) -> dict[int, float]:
+def list_at_hub(journal: Journal, incident_number: int) -> dict[int, float]:
     """Return the Packages of the incident that the hub has verifiably confirmed, each with the Unix
     time of the confirmation. Over IP, the link's acknowledgement is enough. On other channels, a
     receipt is necessary.
@@ -345,25 +347,25 @@ def list_at_hub(journal: Journal, number: int) -> dict[int, float]:
         " SELECT item.sequence, leg.ended + ?2 FROM incident_item item JOIN leg USING (sequence)"
         " WHERE incident = ?1 AND channel = 'Cellular' AND status = 'Delivered')"
         " GROUP BY sequence",
-        number,
+        incident_number,
         journal.clock.date(0.0),
     )
     return dict(rows)
 
 
-def list_waiting(journal: Journal, number: int) -> list[tuple[int, Channel]]:
+def list_waiting(journal: Journal, incident_number: int) -> list[tuple[int, Channel]]:
     """Return pairs of a Package of the incident and a channel on which the Package has not
     ended.
     """
     rows = journal.read(
         "SELECT leg.sequence, leg.channel FROM incident_item JOIN leg USING (sequence)"
         " WHERE incident = ? AND leg.status IS NULL",
-        number,
+        incident_number,
     )
     return [(sequence, Channel(name)) for sequence, name in rows]
 
 
-def list_accepted_items(journal: Journal, number: int) -> dict[tuple[int, Channel], float]:
+def list_accepted_items(journal: Journal, incident_number: int) -> dict[tuple[int, Channel], float]:
     """Return the incident's Packages and the channels that accepted each of them, with the elapsed
     time of the last event on the channel. Reports of other stations do not count as events, because
     anyone can forge them on an open channel. Of the positions, only the newest is listed.
@@ -377,12 +379,12 @@ def list_accepted_items(journal: Journal, number: int) -> dict[tuple[int, Channe
         " OR sequence = (SELECT max(sequence) FROM incident_item JOIN package USING (sequence)"
         " WHERE incident = ?1 AND instr(body, '\"location\":{')))"
         " ORDER BY leg.sequence, leg.channel",
-        number,
+        incident_number,
     )
     return {(sequence, Channel(name)): at for sequence, name, at in rows}
 
 
-def list_transmitting_channels(journal: Journal, number: int) -> dict[str, float]:
+def list_transmitting_channels(journal: Journal, incident_number: int) -> dict[str, float]:
     """Return the channels that have transmitted items of the incident, and the elapsed time of the
     first transmission on each.
     """
@@ -391,39 +393,39 @@ def list_transmitting_channels(journal: Journal, number: int) -> dict[str, float
         " USING (sequence) WHERE incident = ?1 AND event = 'sent' UNION ALL"
         " SELECT channel, ended FROM leg JOIN incident_item USING (sequence)"
         " WHERE incident = ?1 AND status = 'Delivered') GROUP BY channel ORDER BY 2",
-        number,
+        incident_number,
     )
     return dict(rows)
 
 
-def list_relayed(journal: Journal, number: int) -> list[tuple[float, str]]:
+def list_relayed(journal: Journal, incident_number: int) -> list[tuple[float, str]]:
     """Return the reports of neighbours that they relayed items of the incident to the hub, each
     with its elapsed time.
     """
     return journal.read(
         "SELECT min(at), detail FROM story JOIN incident_item USING (sequence)"
         " WHERE incident = ? AND event = 'relayed' GROUP BY detail ORDER BY 1",
-        number,
+        incident_number,
     )
 
 
-def list_left_nearby(journal: Journal, number: int) -> list[tuple[float, str]]:
+def list_left_nearby(journal: Journal, incident_number: int) -> list[tuple[float, str]]:
     """Return the reports of neighbours that items of the incident left over their satellite modems,
     each with its elapsed time.
     """
     return journal.read(
         "SELECT min(at), detail FROM story JOIN incident_item USING (sequence)"
         " WHERE incident = ? AND event = 'left nearby' GROUP BY detail ORDER BY 1",
-        number,
+        incident_number,
     )
 
 
-def list_stopped(journal: Journal, number: int) -> list[tuple[float, str]]:
+def list_stopped(journal: Journal, incident_number: int) -> list[tuple[float, str]]:
     """Return the reports that a kit is not allowed to pass on items of the incident, each with its
     elapsed time.
     """
     return journal.read(
         "SELECT min(at), detail FROM story JOIN incident_item USING (sequence)"
         " WHERE incident = ? AND event = 'not passed on' GROUP BY detail ORDER BY 1",
-        number,
+        incident_number,
     )

@@ -329,11 +329,11 @@ class Rounds:
             )
         known.update(missing_stations)
 
-    def is_asked(self, station: int, number: int, digest: bytes) -> bool:
+    def is_asked(self, station: int, item_number: int, digest: bytes) -> bool:
         """Return True if the sender of an item has requested receipts. Also return True if the item
         is an SOS, or is no longer kept for repeats.
         """
-        item = self.items.get((station, number, digest))
+        item = self.items.get((station, item_number, digest))
         return item is None or item.entry.wants_receipt or item.entry.sos
 
     def schedule_for_route(self, now: float) -> None:

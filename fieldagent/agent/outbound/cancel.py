@@ -54,23 +54,27 @@ class Cancellation:
             await self._end_unsent_incident(stands.sequence)
         return get_package_state(self._journal, stands.sequence)
 
-    def can_have_left(self, number: int) -> bool:
-        """Return True if an item of the incident `number` may be in flight or may have arrived."""
-        of_it = {*incident.list_items(self._journal, number)}
+    def can_have_left(self, incident_number: int) -> bool:
+        """Return True if an item of the incident `incident_number` may be in flight or may have
+        arrived.
+        """
+        of_it = {*incident.list_items(self._journal, incident_number)}
         if any(of_it & queue.get_in_flight() for queue in self._queues.values()):
             return True
         return any(history.can_have_left(self._journal, each) for each in of_it)
 
-    async def call_off(self, number: int) -> list[trio.Event]:
-        """End the open incident `number`: withdraw its items that have not left, and stop the
-        repeats. Return one event for each item in flight. The event is set when the item's result
-        is known.
+    async def call_off(self, incident_number: int) -> list[trio.Event]:
+        """End the open incident `incident_number`: withdraw its items that have not left, and stop
+        the repeats. Return one event for each item in flight. The event is set when the item's
+        result is known.
         """
-        if any(each.number == number for each in incident.list_all_open(self._journal)):
+        if any(each.number == incident_number for each in incident.list_all_open(self._journal)):
             # No commit of a cancellation message has ended the incident yet.
-            await self._end(number)
+            await self._end(incident_number)
         # The incident is over, so new items cannot join it.
-        return await self._withdraw_waiting(incident.list_items(self._journal, number), None)
+        return await self._withdraw_waiting(
+            incident.list_items(self._journal, incident_number), None
+        )
 
     async def _end_unsent_incident(self, sequence: int) -> None:
         """End an incident if all its Packages were cancelled before they left. If other kits or the

@@ -25,11 +25,13 @@ ANSWER_DELAY_MAX_S = 15.0
 or for an unplugged modem. After 20 s, the page reports that the agent does not respond."""
 
 
-def may_include_user_messages(journal: Journal, number: int) -> bool:
+def may_include_user_messages(journal: Journal, incident_number: int) -> bool:
     """Return True if a person without a handheld may have sent a message in this kit's incident
-    `number`. Then people with handhelds are not allowed to cancel the incident alone.
+    `incident_number`. Then people with handhelds are not allowed to cancel the incident alone.
     """
-    for known in outbound.read_packages(journal, incident.list_items(journal, number)).values():
+    for known in outbound.read_packages(
+        journal, incident.list_items(journal, incident_number)
+    ).values():
         if not isinstance(known, StoredPackage):
             return True
         by_handheld = handhelds.is_key(known.idempotency_key or "")
@@ -43,38 +45,38 @@ async def call_off(
     cancellation: Cancellation,
     intake: Intake,
     proof_keys: Sequence[bytes],
-    number: int,
+    incident_number: int,
     *,
     limit_s: float = ANSWER_DELAY_MAX_S,
 ) -> bool:
-    """End the open incident `number`, and notify its possible receivers over the same channels.
-    Return True if someone may have received the incident. If all items in flight end within
-    `limit_s` seconds and none has left, withdraw the cancellation message. Raises the journal's
-    errors.
+    """End the open incident `incident_number`, and notify its possible receivers over the same
+    channels. Return True if someone may have received the incident. If all items in flight end
+    within `limit_s` seconds and none has left, withdraw the cancellation message. Raises the
+    journal's errors.
     """
-    word = IncidentUpdate(number, IncidentState.CALLED_OFF)
+    word = IncidentUpdate(incident_number, IncidentState.CALLED_OFF)
     said = Package(prove(word, proof_keys[0]) if proof_keys else word, priority=SOS_PRIORITY - 1)
     standing = None
-    if cancellation.can_have_left(number):
+    if cancellation.can_have_left(incident_number):
         # One commit stores the message and ends the incident. With two commits, a power failure
         # between them could leave the hub's alarm on although the kit no longer repeats the SOS.
         standing = await intake.accept(said)
-    in_flight = await cancellation.call_off(number)
+    in_flight = await cancellation.call_off(incident_number)
     if standing is None:
-        if not can_be_known(journal, number):
+        if not can_be_known(journal, incident_number):
             return False
         # A modem has started to send an item since the check above.
         standing = await intake.accept(said)
     await wait_until_settled(in_flight, limit_s)
-    if can_be_known(journal, number):
+    if can_be_known(journal, incident_number):
         return True
     return (await cancellation.cancel(standing.id)).status is not Status.CANCELED
 
 
-def can_be_known(journal: Journal, number: int) -> bool:
-    """Return True if someone may have received an item of this kit's incident `number`."""
+def can_be_known(journal: Journal, incident_number: int) -> bool:
+    """Return True if someone may have received an item of this kit's incident `incident_number`."""
     return any(
         delivery.status in (None, Status.DELIVERED)
-        for sequence in incident.list_items(journal, number)
+        for sequence in incident.list_items(journal, incident_number)
         for delivery in get_package_state(journal, sequence).deliveries.values()
     )

@@ -76,10 +76,12 @@ def describe_incidents(
     }
 
 
-def list_heard_incidents(journal: Journal, number: int | None = None) -> list[dict[str, Any]]:
+def list_heard_incidents(
+    journal: Journal, incident_number: int | None = None
+) -> list[dict[str, Any]]:
     """Return the incidents of unauthenticated handhelds, which have this kit's station 0, and then
-    the incidents of other kits, newest first. With `number`, return only the incidents with that
-    number.
+    the incidents of other kits, newest first. With `incident_number`, return only the incidents
+    with that number.
     """
     names = inbound.read_station_names(journal)
     earliest = journal.clock.now() - OVER_SHOWN_S
@@ -97,7 +99,7 @@ def list_heard_incidents(journal: Journal, number: int | None = None) -> list[di
                 for heard in incident.list_heard(journal, HEARD_SHOWN)
             ),
         )
-        if number in (None, each["number"])
+        if incident_number in (None, each["number"])
     ]
 
 

@@ -27,14 +27,16 @@ def make_entry(stored_package: StoredPackage) -> Entry:
     return make_numbered_entry(number, stored_package.package, dated, stored_package.back)
 
 
-def make_numbered_entry(number: int, package: Package, date: float, items_back: int = 0) -> Entry:
-    """Return the entry of a Package with the item number `number`. `date` (Unix time) is used if
-    the item has no time of its own. `items_back` is used only for an SOS.
+def make_numbered_entry(
+    item_number: int, package: Package, date: float, items_back: int = 0
+) -> Entry:
+    """Return the entry of a Package with the item number `item_number`. `date` (Unix time) is used
+    if the item has no time of its own. `items_back` is used only for an SOS.
     """
     moment = get_position_time(package.item)
     time = int(date if moment is None else moment.timestamp())
     return Entry(
-        number,
+        item_number,
         package.item,
         time,
         package.sos,

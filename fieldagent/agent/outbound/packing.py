@@ -62,20 +62,24 @@ class AwaitedAcks:
         self._awaited: dict[int, _AwaitedAck] = {}
         self._heard_at = -inf
 
-    def expect(self, number: int, segments: Iterable[Segment]) -> None:
-        """Expect acknowledgements for these segments, which are sent in the packet `number`."""
+    def expect(self, transmission_number: int, segments: Iterable[Segment]) -> None:
+        """Expect acknowledgements for these segments, which are sent in the packet
+        `transmission_number`.
+        """
         segments = list(segments)
-        self._awaited[number] = _AwaitedAck(segments, {segment.sequence for segment in segments})
+        self._awaited[transmission_number] = _AwaitedAck(
+            segments, {segment.sequence for segment in segments}
+        )
 
-    def drop(self, number: int) -> None:
-        """Stop expecting acknowledgements for the transmission `number`."""
-        self._awaited.pop(number, None)
+    def drop(self, transmission_number: int) -> None:
+        """Stop expecting acknowledgements for the transmission `transmission_number`."""
+        self._awaited.pop(transmission_number, None)
 
-    async def wait_for_acknowledgement(self, number: int) -> bool:
+    async def wait_for_acknowledgement(self, transmission_number: int) -> bool:
         """Wait until stations have confirmed the whole packet, and return True. Return False as
         soon as an acknowledgement shows that a part was missed.
         """
-        awaited = self._awaited.get(number)
+        awaited = self._awaited.get(transmission_number)
         if awaited is None:
             return True
         awaited.is_transmitted = True

@@ -87,13 +87,15 @@ class _StationSummary:
         newest = max((self.newest, *self.open()))
         return range(max(0, newest - SEVERAL_MAX) + 1, newest + 1)
 
-    def move(self, number: int, now: float) -> None:
+    def move(self, item_number: int, now: float) -> None:
         """Record that the item with this number has arrived, and move the listed range if
         necessary.
         """
-        if number > self.newest or (number not in self._find_last() and now >= self.fixed_until):
-            self.newest = number
-        if number in self._find_last():
+        if item_number > self.newest or (
+            item_number not in self._find_last() and now >= self.fixed_until
+        ):
+            self.newest = item_number
+        if item_number in self._find_last():
             self.fixed_until = now + FRESH_S
 
     def _find_last(self) -> range:
@@ -138,25 +140,25 @@ class Summaries:
     def _in_crowd(self) -> bool:
         return self._slower > 1
 
-    def record_item(self, station: int, number: int, digest: bytes, now: float) -> None:
+    def record_item(self, station: int, item_number: int, digest: bytes, now: float) -> None:
         """Record that this kit has the item: it has arrived, or it is our own item and has left."""
         known = self._of(station)
-        if known.stored_digests.get(number) == digest:
+        if known.stored_digests.get(item_number) == digest:
             return
-        known.stored_digests[number] = digest
-        known.missing.pop(number, None)
-        known.unlisted.discard(number)
+        known.stored_digests[item_number] = digest
+        known.missing.pop(item_number, None)
+        known.unlisted.discard(item_number)
         known.is_told_by_other, known.changed, known.fresh_until = False, True, now + FRESH_S
-        known.move(number, now)
+        known.move(item_number, now)
         known.forget_old()
         self._hasten(now, INTERVAL_MIN)
 
-    def hide_item(self, station: int, number: int) -> None:
+    def hide_item(self, station: int, item_number: int) -> None:
         """Record that this kit has the item but must not list it, and stop asking for the item."""
         known = self._of(station)
-        known.missing.pop(number, None)
-        if number not in known.stored_digests:
-            known.unlisted.add(number)
+        known.missing.pop(item_number, None)
+        if item_number not in known.stored_digests:
+            known.unlisted.add(item_number)
 
     def load(self, items: Iterable[tuple[int, int, bytes]], now: float) -> None:
         """Load the items from before a restart. Each is given by its station, number and digest."""
@@ -204,12 +206,12 @@ class Summaries:
             each for each in known.stored_digests if each in reach and each not in numbers
         )
 
-    def find_digest(self, station: int, number: int) -> bytes | None:
+    def find_digest(self, station: int, item_number: int) -> bytes | None:
         """Return the digest of the item. Return None if this kit does not have the item, or if the
         item is not one of the newest.
         """
         known = self._stations.get(station)
-        return None if known is None else known.stored_digests.get(number)
+        return None if known is None else known.stored_digests.get(item_number)
 
     def repeat_for_returned_station(self, now: float, limit_s: float) -> None:
         """Send all summaries again within `limit_s` seconds, because a station that has returned

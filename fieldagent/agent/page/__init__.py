@@ -37,6 +37,8 @@ def make_routes() -> list[Route]:
     these files.
     """
     return [
-        *files.make_page_routes(("/", "/track"), "/page", __name__, NAMES, early_texts=EARLY_TEXTS),
+        *files.make_page_routes(
+            ("/", "/track"), "/page", __name__, NAMES, static_texts=EARLY_TEXTS
+        ),
         files.make_file_route("/worker.js", __name__, "worker.js"),
     ]

@@ -79,7 +79,9 @@ def find_kit(db: Db, arguments: argparse.Namespace) -> SettingsRecipient:
     return SettingsRecipient(workspace, device, name, kit, kit_report.read_last_number(db, device))
 
 
-def make_change(kit: SettingsRecipient, settings: Sequence[str], number: int) -> SettingsChange:
+def make_change(
+    kit: SettingsRecipient, settings: Sequence[str], settings_number: int
+) -> SettingsChange:
     """Return the settings change in arguments of the form NAME=VALUE. Raises Refused."""
     known = {key.name: key for key in list_all_keys()}
     pairs = []
@@ -96,7 +98,7 @@ def make_change(kit: SettingsRecipient, settings: Sequence[str], number: int) ->
         except WrongProperty as wrong:
             raise Refused(f"{name} {wrong}") from None
         pairs.append((name, value))
-    return SettingsChange(kit.name, kit.kit, number, tuple(pairs))
+    return SettingsChange(kit.name, kit.kit, settings_number, tuple(pairs))
 
 
 def write(file: Path, change: SettingsChange) -> None:

@@ -121,7 +121,7 @@ class Console:
                 NAMES,
                 pictures_of,
                 SUBJECTS,
-                parts=list_console_parts(),
+                extension_packages=list_console_parts(),
             ),
             files.make_file_route("/console/worker.js", __name__, "worker.js"),
             *map_tiles.make_map_routes(CarriedMap(settings.map_file), signed_in, tiles or None),

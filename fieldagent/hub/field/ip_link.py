@@ -190,9 +190,9 @@ class _MailboxPost:
     mailbox: Mailbox
     note_bytes: Callable[[str, int], None]
 
-    async def accept_hello(self, journal: int) -> None:
+    async def accept_hello(self, journal_number: int) -> None:
         with _end_if_unstorable():
-            await self.mailbox.record_hello(journal)
+            await self.mailbox.record_hello(journal_number)
 
     async def wait_for_next(self, *, urgent: bool) -> OutgoingMessage:
         if urgent:  # Little is in flight to an agent, so a mailbox has no separate urgent messages.

@@ -63,7 +63,7 @@ class Plan:
 class Silence:
     """Source of items for a link that sends and stores nothing."""
 
-    async def accept_hello(self, journal: int) -> None: ...
+    async def accept_hello(self, journal_number: int) -> None: ...
     async def wait_for_next(self, *, urgent: bool) -> Any:
         await trio.sleep_forever()
 
