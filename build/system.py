@@ -28,9 +28,9 @@ from fieldagent.system.system_image import (
     make_delta_name,
     make_pieces_folder,
     make_reader,
+    parse_system_name,
     read_around,
     read_in_pieces,
-    read_name,
 )
 from fieldagent.system.zstd import ZstdFailed, pack, unpack
 
@@ -41,7 +41,7 @@ QUICK = ("-12",)
 def main() -> None:
     source, name, target = map(Path, sys.argv[1:])
     try:
-        make(source, read_name(name.read_bytes()), target)
+        make(source, parse_system_name(name.read_bytes()), target)
     except (UnreadableImage, ZstdFailed, OSError) as why:
         sys.exit(f"build/system.py: {why}")
 

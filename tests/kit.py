@@ -13,7 +13,7 @@ import pytest
 import trio
 import trio.testing
 
-from fieldagent.agent.assembly import assemble_hub_channel, channel_queue
+from fieldagent.agent.assembly import assemble_hub_channel, make_channel_queue
 from fieldagent.agent.channels.contract import ChannelLink, Reception, Transmission
 from fieldagent.agent.inbound.incident_news import IncidentNews
 from fieldagent.agent.inbound.reception import Inbox, ReceivedMessage
@@ -214,14 +214,14 @@ async def kit(
     journal = Journal(path / "journal.sqlite3", TrustedClocks())
     # A kit that knows no member asks the hub for the directory in its first message.
     journal.commit_at_start(
-        lambda db: inbound.introduce(db, 9_999, Identity("9999", "Zoe", "User"))
+        lambda db: inbound.store_identity(db, 9_999, Identity("9999", "Zoe", "User"))
     )
 
     def clock() -> float:
         return START + trio.current_time()
 
     inbox = Inbox(journal, ["script"], clock=clock, keys=keys, incidents=incidents)
-    queues = {name: channel_queue(journal, name) for name in (channel, *also)}
+    queues = {name: make_channel_queue(journal, name) for name in (channel, *also)}
     endings = Endings(journal, queues, clock=clock, fan_out=fan_out, ends_when_heard=heard_ends)
     intake = Intake(journal, queues, endings, time_to_live=3600, head_start=HEAD_START)
     outboxes: dict[Channel, ChannelOutbox] = {}

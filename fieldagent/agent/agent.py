@@ -110,7 +110,7 @@ class Agent:
             "checkIn": check_in.describe_state(journal),
             "version": __version__,
             "uptime": round(trio.current_time() - self.started, 3),
-            "channels": {channel: self._channel(channel) for channel in Channel},
+            "channels": {channel: self._get_channel_status(channel) for channel in Channel},
             "ports": self._get_ports(),
             "journal": {
                 "commits": journal.commits,
@@ -174,7 +174,10 @@ class Agent:
             {"channel": letter.channel, "received": letter.received, "reason": letter.reason}
             for letter in dead_letters.list_newest(journal, 1)
         ]
-        return {**dead_letters.tally(journal)._asdict(), "latest": letters[0] if letters else None}
+        return {
+            **dead_letters.count_letters(journal)._asdict(),
+            "latest": letters[0] if letters else None,
+        }
 
     def _list_faults(self) -> list[dict[str, Any]]:
         """Return, for people, the last failure of each part of the agent that has failed since the
@@ -196,10 +199,10 @@ class Agent:
     def count_faults(self) -> dict[str, int]:
         return self.supervisor.count_faults()
 
-    def _channel(self, channel: Channel) -> dict[str, Any]:
+    def _get_channel_status(self, channel: Channel) -> dict[str, Any]:
         outbox = self.parts.outboxes.get(channel)
         if outbox is None:
-            return _channel_status(
+            return _make_channel_status(
                 is_configured=False, link=ChannelLink(), queued_count=0, cost=Spent()
             )
         budget = None
@@ -211,7 +214,7 @@ class Agent:
             outbox.link.facts |= self.parts.station.key_change.get_facts()
             if outbox.link.air_time.is_limited():
                 outbox.link.facts["airTimeLeft"] = round(outbox.link.air_time.compute_remaining())
-        status = _channel_status(True, outbox.link, len(outbox), outbox.budget.get_spent())
+        status = _make_channel_status(True, outbox.link, len(outbox), outbox.budget.get_spent())
         if outbox.link.state is LinkState.READY:
             # The driver updates the reason only from time to time. If a Package waits for credits,
             # show this reason at once.
@@ -282,7 +285,7 @@ def _format_money(price: Price, cost: Spent) -> str:
     )
 
 
-def _channel_status(
+def _make_channel_status(
     is_configured: bool, link: ChannelLink, queued_count: int, cost: Spent
 ) -> dict[str, Any]:
     return {
@@ -408,7 +411,7 @@ async def _run_parts(
             nursery.start_soon(keep, f"{channel} queue", outbox.run)
             condition = None if agent.logbook is None else agent.read_condition
             driver = DRIVERS[channel](agent.settings, agent.parts, agent.progress, condition)
-            drive = partial(_drive, outbox.link, driver)
+            drive = partial(_run_driver, outbox.link, driver)
             nursery.start_soon(partial(keep, channel, drive, mend=outbox.requeue_lost))
         for name, service in agent.parts.services.items():
             title = get_kit_part(name).title
@@ -432,7 +435,7 @@ async def _run_hook(agent: Agent, hook: Hook) -> None:
     await run_hook(hook, agent.parts.journal, agent.parts.inbox, note_fault)
 
 
-async def _drive(link: ChannelLink, driver: Part) -> None:
+async def _run_driver(link: ChannelLink, driver: Part) -> None:
     """Run a channel's driver. If the driver fails, show the failure in the link's state."""
     link.state = LinkState.STARTING
     try:
@@ -648,7 +651,7 @@ async def _report_stages(agent: Agent) -> None:
 
 async def _carry_out_commands(agent: Agent) -> None:
     gate = agent.parts.inbox.commands
-    if not gate.can_prove() and not commands.list_under_way(agent.parts.journal):
+    if not gate.can_prove() and not commands.list_unanswered(agent.parts.journal):
         return
     # A kit without a hub saves the memory of these modules.
     from fieldagent.agent.commands import service

@@ -8,9 +8,9 @@ from fieldagent.system.properties import Key, make_integer_reader
 
 
 def _read_region(value: str) -> str:
-    from fieldagent.agent.radios.regions import read
+    from fieldagent.agent.radios.regions import parse_region
 
-    return read(value)
+    return parse_region(value)
 
 
 def _read_megahertz(value: str) -> int:

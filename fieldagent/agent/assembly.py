@@ -97,8 +97,10 @@ def assemble(settings: Settings, journal: Journal, emit: Callable[[str], None]) 
     inbox = _make_inbox(settings, journal, hooks)
     events = Events(journal)
     channels = _get_channels(settings)
-    queues = {channel: channel_queue(journal, channel) for channel in channels}
-    links = {channel: _link(settings, journal, channel, events.set_changed) for channel in channels}
+    queues = {channel: make_channel_queue(journal, channel) for channel in channels}
+    links = {
+        channel: _make_link(settings, journal, channel, events.set_changed) for channel in channels
+    }
     ours = _make_station_settings(settings, channels)
     words = None if ours is None else _make_piggyback(ours, journal, links, journal.clock.now)
     endings = Endings(
@@ -171,7 +173,7 @@ def assemble(settings: Settings, journal: Journal, emit: Callable[[str], None]) 
     )
 
 
-def _link(
+def _make_link(
     settings: Settings, journal: Journal, channel: Channel, report_change: Callable[[], None]
 ) -> ChannelLink:
     ring = settings.state_directory / f"trace-{channel.lower()}.log"
@@ -249,7 +251,7 @@ def _get_channels(settings: Settings) -> frozenset[Channel]:
     return frozenset(channel for channel, place in places.items() if place is not None)
 
 
-def channel_queue(journal: Journal, channel: Channel) -> ChannelQueue:
+def make_channel_queue(journal: Journal, channel: Channel) -> ChannelQueue:
     """Build a channel's queue. At first it contains only the Packages of an unsettled intent, which
     are in flight. If the channel is Satellite, also set the kinds that a command holds back.
     """

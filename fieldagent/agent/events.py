@@ -154,7 +154,7 @@ class Events:
         return json.dumps({"id": standing.id, "status": standing.status, "channels": deliveries})
 
     def _make_incident_document(self, number: int) -> str:
-        own = incident.find_numbered(self._journal, number)
+        own = incident.find_by_number(self._journal, number)
         if own is not None:
             return json.dumps(describe_incident(self._journal, own))
         return json.dumps(list_heard_incidents(self._journal, number))

@@ -14,7 +14,7 @@ import trio
 from fieldagent.system import waits
 from fieldagent.system.elapsed_time import GPS, SOURCES_BY_RANK, ElapsedTime
 from fieldagent.wire.errors import RemoteProtocolError
-from fieldagent.wire.gpsd import LINE_BYTES, WATCH_COMMAND, Fix, read_line
+from fieldagent.wire.gpsd import LINE_BYTES, WATCH_COMMAND, Fix, parse_line
 
 log = logging.getLogger(__name__)
 
@@ -65,7 +65,7 @@ async def _wait_for_fix(host: str, port: int, *, needs_time: bool = False) -> Fi
             for line in lines:
                 # Skip an unreadable line, because it does not affect the following lines.
                 with suppress(RemoteProtocolError):
-                    report = read_line(line)
+                    report = parse_line(line)
                     if isinstance(report, Fix) and (report.time or not needs_time):
                         return report
             if len(text) > LINE_BYTES:

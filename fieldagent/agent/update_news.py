@@ -180,17 +180,22 @@ class UpdateNews:
             return 0.0
         # Import these modules here, so that a kit without such an address saves the memory.
         from fieldagent.http.client import RequestFailed, request
-        from fieldagent.system.minisign import NotSigned, read_keys, read_signature, verify_comment
+        from fieldagent.system.minisign import (
+            NotSigned,
+            parse_keys,
+            parse_signature,
+            verify_comment,
+        )
         from fieldagent.system.signed_release import check_release
 
         try:
-            keys = read_keys(read_text_file(self._keys))
+            keys = parse_keys(read_text_file(self._keys))
             reply = await request(
                 "GET", f"{source}.minisig", deadline=FETCH_TIMEOUT_S, max_body=SIGNATURE_MAX
             )
             if reply.status != 200:
                 raise NoNews(f"{source}.minisig is answered with {reply.status}")
-            signature = read_signature(reply.body.decode())
+            signature = parse_signature(reply.body.decode())
             comment = await trio.to_thread.run_sync(verify_comment, signature, keys)
             signed = check_release(comment, self._get_trusted_time() or 0.0).signed
         except (RequestFailed, NotSigned, OSError, UnicodeDecodeError) as wrong:

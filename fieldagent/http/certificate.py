@@ -36,7 +36,7 @@ class Certificate:
         self.context.num_tickets = 0
         self.context.load_cert_chain(chain, key)
 
-    def read_again(self) -> None:
+    def reload(self) -> None:
         """Reload the certificate. If the new certificate cannot be used, log the fault and keep the
         current one. Raises no error.
         """
@@ -58,7 +58,7 @@ class Certificate:
         while True:
             await trio.sleep(CHECK_INTERVAL_S)
             if self._state != self._read_state():
-                self.read_again()
+                self.reload()
 
     def _read_state(self) -> _State:
         return tuple(map(_read_state, self._files))

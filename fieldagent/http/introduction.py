@@ -34,7 +34,7 @@ class Introductions:
                 raise RemoteProtocolError("trusted-proxies does not hold that address")
             head = await _receive_exactly(peer, proxy_protocol.HEAD)
             behind = await _receive_exactly(peer, proxy_protocol.compute_remaining_length(head))
-            return proxy_protocol.read_client(head, behind) or proxy
+            return proxy_protocol.parse_client(head, behind) or proxy
         except (OSError, RemoteProtocolError) as error:
             if count := self._refused.count_event():
                 message = f"{count} connections from proxies were refused, the last from %s: %s"

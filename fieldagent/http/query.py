@@ -27,7 +27,7 @@ def _list_values(parameters: Sequence[str]) -> str:
     return f"{names[0]} is" if len(names) == 1 else f"{', '.join(names)} are"
 
 
-def number(request: Request, name: str, default: int, allowed_values: range) -> int:
+def read_integer(request: Request, name: str, default: int, allowed_values: range) -> int:
     """Return the integer in the query parameter `name`, or the default. Raises Problem 400 if the
     integer is not in `allowed_values`.
     """

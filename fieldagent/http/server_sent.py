@@ -38,7 +38,7 @@ def encode_event(id_: int | str, topic: str, text: str) -> bytes:
     return f"id: {id_}\nevent: {topic}\ndata: {text}\n\n".encode()
 
 
-def read_request(request: Request, known_topics: Sequence[str]) -> StreamRequest:
+def parse_stream_request(request: Request, known_topics: Sequence[str]) -> StreamRequest:
     """Parse the query parameters `topics`, which contains some of `known_topics`, and `alive`, the
     seconds from 1 to 60.
 
@@ -57,7 +57,7 @@ def read_request(request: Request, known_topics: Sequence[str]) -> StreamRequest
     return StreamRequest(frozenset(topics), last, quiet, ALIVE_EVENT)
 
 
-def answer(stream: Callable[[], AsyncIterator[bytes]]) -> Response:
+def make_stream_response(stream: Callable[[], AsyncIterator[bytes]]) -> Response:
     """Return the response 200 whose body is the stream, which must not be cached."""
     return Response(
         200,

@@ -414,7 +414,7 @@ async def _handle_signals(asks: StopRequests, hub: Hub, certificate: Certificate
         if number != signal.SIGHUP:
             (hub.closing if hub.stopping.is_set() else hub.stopping).set()
         elif certificate is not None:
-            certificate.read_again()
+            certificate.reload()
         else:
             log.info("no certificate to read again; settings are read only at the start")
 

@@ -23,7 +23,7 @@ async def check_receiver(line: DeviceLine) -> DeviceReport:
     heard: list[str] = []
 
     def find_position(data: bytes) -> int | None:
-        heard[:] = nmea.read_sentences(data)
+        heard[:] = nmea.parse_sentences(data)
         return nmea.read_satellite_count(heard)
 
     count = await answer_to(line, b"", find_position, FIX_WAIT_MAX_S)
@@ -40,7 +40,7 @@ RECOGNITIONS = [
         turn,
         baud,
         lambda: b"",
-        lambda said: bool(nmea.read_sentences(said)),
+        lambda said: bool(nmea.parse_sentences(said)),
         check_receiver,
         patience=SENTENCE_TIMEOUT_S,
     )

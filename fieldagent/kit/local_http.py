@@ -91,7 +91,7 @@ def _parse_answer(text: bytes) -> Any:
         raise CallFailed(f"{_NO_AGENT} not JSON", UNAVAILABLE) from None
 
 
-def explain(status: int, body: bytes) -> str:
+def describe_failure(status: int, body: bytes) -> str:
     """Return the text, for people, of a problem document or of another server's response."""
     try:
         return _describe_answer(status, json.loads(body or b"null"))

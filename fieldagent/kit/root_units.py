@@ -24,7 +24,7 @@ OFFER_BYTES = 131_072
 """Maximum bytes of a file from the agent. A delta arrives as a Package of at most 100 000 bytes."""
 
 
-def make(folder: Path) -> None:
+def make_folder(folder: Path) -> None:
     """Make the folder of the root units. The agent can read it, because it contains the results."""
     make_private_folder(folder)
     folder.chmod(0o711)
@@ -35,13 +35,13 @@ def wait_until_alone(folder: Path) -> Iterator[None]:
     """Make the folder, and wait until no other root unit uses it. The lock is held inside the
     block. Raises OSError.
     """
-    make(folder)
+    make_folder(folder)
     with (folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
 
-def read_left(offer: Path) -> bytes | None:
+def read_offer(offer: Path) -> bytes | None:
     """Return the content of the file that the agent has written for a root unit, read as the
     agent's user, or None if there is no such file. Links are not followed, and reading never
     blocks, because the agent's user may have put any kind of file in its place. Raises OSError.
@@ -66,7 +66,7 @@ def _read_left(offer: Path) -> str | None:
         return stream.read(OFFER_BYTES).decode("latin-1")
 
 
-def remove_left(offer: Path) -> None:
+def remove_offer(offer: Path) -> None:
     """Remove a processed offer, so that it is not processed again. Raises OSError."""
     run_as_owner(offer.parent, partial(_remove_left, offer))
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from fieldagent.agent.clock_offer import CLOCK_OFFER
 from fieldagent.agent.settings import load
-from fieldagent.kit.root_units import read_left, remove_left
+from fieldagent.kit.root_units import read_offer, remove_offer
 from fieldagent.package.strict_json import NotJson, load_document
 from fieldagent.system.clock_bounds import EARLIEST_TIME, LATEST_TIME
 from fieldagent.system.elapsed_time import SOURCES_BY_RANK, Reading
@@ -53,9 +53,9 @@ def set_clock(
     """
     try:
         left = load(settings).state_directory / CLOCK_OFFER
-        if (body := read_left(left)) is None:
+        if (body := read_offer(left)) is None:
             return OK
-        remove_left(left)
+        remove_offer(left)
         now = read_clocks()
         source, unix = _read(body, now)
         _refuse_again(own_folder, now, unix)

@@ -17,11 +17,11 @@ def read_about(path: Path) -> MapAbout:
     return pmtiles_file.read_about(path) if _is_pmtiles(path) else mbtiles.read_about(path)
 
 
-def tile(path: Path, zoom: int, x: int, y: int) -> Tile | None:
+def read_tile(path: Path, zoom: int, x: int, y: int) -> Tile | None:
     """Return a tile, or None if the map does not have it. `y` counts from the north. Raises
     UnusableMap.
     """
-    look = pmtiles_file.tile if _is_pmtiles(path) else mbtiles.tile
+    look = pmtiles_file.read_tile if _is_pmtiles(path) else mbtiles.read_tile
     return look(path, zoom, x, y)
 
 

@@ -57,7 +57,7 @@ class CarriedMap:
         self.trouble, self.is_vector = None, description.vector
         return description
 
-    async def tile(self, zoom: int, x: int, y: int) -> Tile | None:
+    async def read_tile(self, zoom: int, x: int, y: int) -> Tile | None:
         """Return a tile of the map, or None if it is missing. Raises UnusableMap if the file is
         unusable now, or was unusable for `read_about`.
         """
@@ -68,7 +68,7 @@ class CarriedMap:
         from fieldagent.page import map_file
 
         try:
-            return await trio.to_thread.run_sync(map_file.tile, self.path, zoom, x, y)
+            return await trio.to_thread.run_sync(map_file.read_tile, self.path, zoom, x, y)
         except UnusableMap as unusable:
             self.trouble = str(unusable)
             raise
@@ -89,7 +89,7 @@ def make_map_routes(
     )
     return [
         Route("GET", "/api/map", about, judge),
-        Route("GET", "/map/{zoom}/{x}/{y}", partial(_tile, carried_map), judge),
+        Route("GET", "/map/{zoom}/{x}/{y}", partial(_serve_tile, carried_map), judge),
     ]
 
 
@@ -113,7 +113,7 @@ async def _serve_about_server(
     )
 
 
-async def _tile(
+async def _serve_tile(
     carried_map: CarriedMap, request: Request, zoom: str, x: str, y: str, caller: object = None
 ) -> Response:
     place = [int(each) if each.isdecimal() and len(each) < 9 else -1 for each in (zoom, x, y)]
@@ -122,7 +122,7 @@ async def _tile(
     if max(place[1:]) >= 2 ** place[0]:
         raise Problem(404, "the map has no such tile: the world ends before it")
     try:
-        tile = await carried_map.tile(*place)
+        tile = await carried_map.read_tile(*place)
     except UnusableMap as unusable:
         raise Problem(404, str(unusable)) from None
     if tile is None and carried_map.is_vector:

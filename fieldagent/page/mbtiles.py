@@ -28,13 +28,13 @@ def _open_file(path: Path) -> Iterator[sqlite3.Connection]:
     try:
         address = f"file:{quote(str(path))}?mode=ro&immutable=1"
         with closing(sqlite3.connect(address, uri=True)) as db:
-            _bound(db)
+            _limit_resources(db)
             yield db
     except (sqlite3.Error, OSError) as error:
         raise UnusableMap(f"map-file {path} is not a PMTiles or MBTiles file: {error}") from error
 
 
-def _bound(db: sqlite3.Connection) -> None:
+def _limit_resources(db: sqlite3.Connection) -> None:
     """Limit the time and memory of each use of the file, because it may contain a view with endless
     rows.
     """
@@ -76,7 +76,7 @@ def read_about(path: Path) -> MapAbout:
     )
 
 
-def tile(path: Path, zoom: int, x: int, y: int) -> Tile | None:
+def read_tile(path: Path, zoom: int, x: int, y: int) -> Tile | None:
     """Return a tile, or None if the map does not have it. `y` counts from the north. Raises
     UnusableMap.
     """

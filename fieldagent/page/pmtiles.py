@@ -125,7 +125,7 @@ def read_directory(content: bytes) -> TileDirectory:
     return TileDirectory(*columns)
 
 
-def find(directory: TileDirectory, number: int) -> FoundTile | None:
+def find_tile(directory: TileDirectory, number: int) -> FoundTile | None:
     """Return the tile `number`, or the leaf directory that must be searched next (PMTiles 3).
     Return None if the directory contains neither.
     """
@@ -138,7 +138,7 @@ def find(directory: TileDirectory, number: int) -> FoundTile | None:
     return FoundTile(ByteSpan(directory.offsets[at], directory.lengths[at]), is_leaf=not run)
 
 
-def tile_number(zoom: int, x: int, y: int) -> int:
+def compute_tile_number(zoom: int, x: int, y: int) -> int:
     """Return a tile's number: its place on the Hilbert curve, after all tiles of lower
     zoom levels.
     """

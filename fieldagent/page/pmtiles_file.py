@@ -69,16 +69,16 @@ def read_about(path: Path) -> MapAbout:
     )
 
 
-def tile(path: Path, zoom: int, x: int, y: int) -> Tile | None:
+def read_tile(path: Path, zoom: int, x: int, y: int) -> Tile | None:
     """Return a tile, or None if the map does not have it. `y` counts from the north. Raises
     UnusableMap.
     """
-    number = pmtiles.tile_number(zoom, x, y)
+    number = pmtiles.compute_tile_number(zoom, x, y)
     with _open_file(path) as file:
         header = _read_header(file)
         span = header.root
         for _ in range(DIRECTORY_DEPTH_MAX):
-            entry = pmtiles.find(
+            entry = pmtiles.find_tile(
                 _find_directory(path, file, header.metadata_compression, span), number
             )
             if entry is None:

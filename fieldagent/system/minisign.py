@@ -48,7 +48,7 @@ class Signature(NamedTuple):
     of_comment: bytes
 
 
-def read_keys(text: str) -> list[TrustedKey]:
+def parse_keys(text: str) -> list[TrustedKey]:
     """Parse a file with one or more keys in the form of `minisign -G`. Other lines are comments.
     Raises NotSigned if there is no key.
     """
@@ -62,7 +62,7 @@ def read_keys(text: str) -> list[TrustedKey]:
     return keys
 
 
-def read_signature(text: str) -> Signature:
+def parse_signature(text: str) -> Signature:
     """Parse a signature file. Raises NotSigned."""
     lines = text.splitlines()
     if len(lines) < 4 or not lines[2].startswith(COMMENT):

@@ -95,7 +95,7 @@ def make_delta(old_contents: bytes, after: bytes) -> bytes:
     return MAGIC + digests + frame
 
 
-def read_delta(body: bytes) -> Delta:
+def parse_delta(body: bytes) -> Delta:
     """Parse a delta. Raises NoDelta."""
     rest = body.removeprefix(MAGIC)
     if rest == body or len(rest) <= 2 * DIGEST:
@@ -107,7 +107,7 @@ def apply_delta(body: bytes, old_contents: bytes) -> bytes:
     """Apply a delta to the contents `old_contents`, and return the new contents. Call this only
     with signed data, because zstd reads it as root. Raises NoDelta.
     """
-    delta = read_delta(body)
+    delta = parse_delta(body)
     if hashlib.sha256(old_contents).digest() != delta.before:
         raise NoDelta("the delta is for a different program")
     try:

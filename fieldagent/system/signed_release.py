@@ -32,7 +32,7 @@ class Release(NamedTuple):
     """Last day, in UTC, on which the release may be installed."""
 
 
-def read_release(comment: str) -> Release:
+def parse_release(comment: str) -> Release:
     """Parse the trusted comment of a release: its kind, version, day of signing and expiry. Raises
     NotSigned.
     """
@@ -58,7 +58,7 @@ def check_release_as(kind: str, comment: str, now: float) -> Release:
     """Return the release of a file of `kind`, if the file may be installed at `now` (Unix time). A
     kit whose clock shows 1970 cannot check the expiry. Raises NotSigned.
     """
-    release = read_release(comment)
+    release = parse_release(comment)
     if release.kind != kind:
         raise NotSigned(f"the signature is for a {release.kind} of fieldagent, not a {kind}")
     if now >= EARLIEST_TIME and datetime.fromtimestamp(now, UTC).date() > release.expires:

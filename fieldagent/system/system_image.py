@@ -69,7 +69,7 @@ def make_reader(file: int) -> Read:
     return lambda offset, length: os.pread(file, length, offset)
 
 
-def read_name(text: bytes) -> SystemName:
+def parse_system_name(text: bytes) -> SystemName:
     """Parse board, version and id. Raises UnreadableImage."""
     try:
         document = json.loads(text)
@@ -99,7 +99,7 @@ def decode_image(text: bytes) -> SystemImage:
         raise UnreadableImage(f"{len(pieces)} pieces do not make {size} bytes")
     if not all(_is_digest(each.content) and _is_digest(each.file) for each in pieces):
         raise UnreadableImage("a piece of the system has no SHA-256")
-    return SystemImage(read_name(text), size, pieces, before, before_size)
+    return SystemImage(parse_system_name(text), size, pieces, before, before_size)
 
 
 def _is_digest(text: str) -> bool:

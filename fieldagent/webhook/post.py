@@ -65,10 +65,10 @@ async def post(
         )
     except RequestFailed as failure:
         return HandoverResult(HandoverOutcome.FAILED, failure.reason)
-    return judge(reply, clock(), remedy)
+    return judge_response(reply, clock(), remedy)
 
 
-def judge(reply: Reply, now: float, remedy: str = REMEDY) -> HandoverResult:
+def judge_response(reply: Reply, now: float, remedy: str = REMEDY) -> HandoverResult:
     """Return the result that follows from a response. Only a status 2xx is a success. With 410, the
     receiver ends all deliveries.
     """

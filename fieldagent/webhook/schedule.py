@@ -58,7 +58,7 @@ def compute_delay(
     )
 
 
-def wait(not_before: float, now: float) -> float:
+def compute_wait(not_before: float, now: float) -> float:
     """Return the seconds until the next attempt, or 0 if it is due now.
 
     A time beyond the longest delay is treated as now. It was stored before the clock was set back,

@@ -38,7 +38,7 @@ class Frame:
     """Digipeaters in the frame's path."""
 
 
-def read_call(text: str) -> Callsign:
+def parse_callsign(text: str) -> Callsign:
     """Parse a callsign such as `N0CALL-7`. Raises LocalProtocolError."""
     match = re.fullmatch(r"([A-Z0-9]{1,6})(?:-([0-9]|1[0-5]))?", text)
     if match is None:
@@ -87,7 +87,7 @@ def decode(data: bytes) -> Frame | None:
 
 
 def _encode_address(call: Callsign, bit: int) -> bytes:
-    name = read_call(str(call)).name.ljust(6).encode("ascii")
+    name = parse_callsign(str(call)).name.ljust(6).encode("ascii")
     return bytes(character << 1 for character in name) + bytes([bit | 0x60 | call.ssid << 1])
 
 

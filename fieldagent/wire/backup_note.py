@@ -111,7 +111,7 @@ class Inventory:
         return len(self.rows) < PAGE
 
     def encode(self) -> bytes:
-        """Return the note as CBOR. `read` accepts at most PAGE rows."""
+        """Return the note as CBOR. `decode_note` accepts at most PAGE rows."""
         rows = [[*row] for row in self.rows]
         return cbor2.dumps([BackupKind.INVENTORY, self.direction, self.after, rows, *self.dropped])
 
@@ -124,7 +124,7 @@ class ItemRequest:
     places: tuple[int, ...]
 
     def encode(self) -> bytes:
-        """Return the note as CBOR. `read` accepts at most PAGE places."""
+        """Return the note as CBOR. `decode_note` accepts at most PAGE places."""
         return cbor2.dumps([BackupKind.FETCH, self.direction, [*self.places]])
 
 
@@ -146,7 +146,7 @@ class Copies:
     copies: tuple[Copy, ...]
 
     def encode(self) -> bytes:
-        """Return the note as CBOR. `read` accepts at most PAGE copies."""
+        """Return the note as CBOR. `decode_note` accepts at most PAGE copies."""
         rows = [[*each] for each in self.copies]
         return cbor2.dumps([BackupKind.COPIES, self.direction, rows])
 
@@ -155,7 +155,7 @@ BackupNote = BackupSummary | InventoryRequest | Inventory | ItemRequest | Copies
 KINDS = frozenset(BackupKind)
 
 
-def read(items: Sequence[Any]) -> BackupNote:
+def decode_note(items: Sequence[Any]) -> BackupNote:
     """Parse a note whose first member is one of `KINDS`. Raises RemoteProtocolError."""
     match items:
         case [BackupKind.SUMMARY, sent, sent_digest, hours, got, got_digest, *_] if _is_all_numbers(

@@ -40,6 +40,6 @@ def parse_offer(command_number: int, kit: str, arguments: tuple[Argument, ...]) 
     change = SettingsChange(
         str(device), kit, command_number, tuple((name, value) for name, _, value in pairs)
     )
-    return change.read_text(), SignatureParts(first, comment, second).format_signature(
+    return change.format_text(), SignatureParts(first, comment, second).format_signature(
         UNTRUSTED_COMMENT
     )

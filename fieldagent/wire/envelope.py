@@ -55,7 +55,7 @@ from fieldagent.wire.places import (
     encode_position,
     is_position,
     make_location,
-    track_fix,
+    make_track_fix,
 )
 from fieldagent.wire.tag import find_key
 from fieldagent.wire.text_code import pack, unpack
@@ -443,7 +443,7 @@ def _encode_packed(entries: Sequence[Entry], base: int) -> list[list[Any]]:
         for at, entry in enumerate(entries)
         if isinstance(entry.content, Location)
         and not (entry.sos or entry.addressed)
-        and (fix := track_fix(entry.sequence, entry.time, entry.content))
+        and (fix := make_track_fix(entry.sequence, entry.time, entry.content))
     }
     several = 1 < len(fixes) <= COUNT_MAX
     ordered = sorted(fixes.items(), key=lambda each: (each[1].sequence, each[1].time))

@@ -44,7 +44,7 @@ GpsReport = Fix | NoFix | None
 """Report of a receiver, or None for any other line."""
 
 
-def read_line(line: bytes) -> GpsReport:
+def parse_line(line: bytes) -> GpsReport:
     """Parse a line of gpsd. Return None if it is not a position report. Raises RemoteProtocolError
     if the line is an ERROR, or is not from gpsd.
     """

@@ -35,7 +35,7 @@ class PublicKey:
         return (self.modulus.bit_length() + 7) // 8
 
 
-def read_public_key(pem: str) -> PublicKey:
+def parse_public_key(pem: str) -> PublicKey:
     """Parse a SubjectPublicKeyInfo of an RSA key (RFC 7468 section 13). Raises
     LocalProtocolError.
     """

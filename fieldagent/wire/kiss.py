@@ -30,7 +30,7 @@ def encode(content: bytes, command: int = DATA, port: int = 0) -> bytes:
     return b"\xc0" + escaped + b"\xc0"
 
 
-def read_waiting_bytes(answer: bytes) -> int | None:
+def parse_waiting_bytes(answer: bytes) -> int | None:
     """Return the number in a TNC's answer to `QUERY`, or None for any other text."""
     match = re.fullmatch(rb"TXBUF:\s*([0-9]{1,9})\s*", answer)
     return None if match is None else int(match[1])

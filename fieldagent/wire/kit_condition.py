@@ -86,7 +86,7 @@ class KitCondition:
         )
 
 
-def read(items: list[Any]) -> KitCondition:
+def decode_note(items: list[Any]) -> KitCondition:
     """Parse a note with a kit's condition. Raises RemoteProtocolError if a value is out of
     range.
     """

@@ -356,8 +356,8 @@ _READERS: Mapping[int, Callable[[list[Any]], Note]] = {
     NoteKind.DIRECTORY: _read_directory,
     NoteKind.HAS_DIRECTORY: _has_directory,
     NoteKind.EARSHOT: _read_heard_stations,
-    kit_condition.KIND: kit_condition.read,
-    **dict.fromkeys(backup_note.KINDS, backup_note.read),
+    kit_condition.KIND: kit_condition.decode_note,
+    **dict.fromkeys(backup_note.KINDS, backup_note.decode_note),
 }
 """For each kind of note, the function that parses it. The function gets the whole note, including
 the kind."""

@@ -483,7 +483,7 @@ class Deframer(LengthDeframer):
         super().__init__(MAGIC, "big", FRAME_BYTES)
 
 
-def read_from_radio(message: bytes) -> FromRadio:
+def decode_from_radio(message: bytes) -> FromRadio:
     """Parse a message from the radio. Raises RemoteProtocolError."""
     return FROM_RADIO.decode(message)
 
@@ -512,7 +512,7 @@ def make_reaction(packet_id: int, sign: str) -> MeshData:
     return MeshData(Port.TEXT, sign.encode(), reply_id=packet_id, emoji=1)
 
 
-def read_answer(packet: MeshPacket) -> tuple[int, int] | None:
+def decode_answer(packet: MeshPacket) -> tuple[int, int] | None:
     """Return the packet id that a ROUTING answers, and its RoutingError, or None for any other
     packet.
 

@@ -10,7 +10,7 @@ IRIDIUM = "IRIDIUM"
 _ANSWER = re.compile(rb"[\r\n]([ -~]+)[\r\n]+(?:OK|0)[\r\n]")
 
 
-def read_model(data: bytes) -> str | None:
+def find_model_name(data: bytes) -> str | None:
     """Return the name in a modem's answer, or None if there is none."""
     match = _ANSWER.search(b"\n" + data)
     if match is None:

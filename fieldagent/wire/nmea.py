@@ -9,7 +9,7 @@ from operator import xor
 _SENTENCE = re.compile(rb"\$([A-Z0-9]{5}(?:,[ -#%-)+-~]*)?)\*([0-9A-Fa-f]{2})\r?\n")
 
 
-def read_sentences(data: bytes) -> list[str]:
+def parse_sentences(data: bytes) -> list[str]:
     """Return the complete sentences with a correct checksum, without the `$` and the checksum."""
     return [
         match[1].decode()

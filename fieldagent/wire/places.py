@@ -93,7 +93,7 @@ def decode_location(
     )
 
 
-def track_fix(sequence: int, time: int, item: Location) -> TrackFix | None:
+def make_track_fix(sequence: int, time: int, item: Location) -> TrackFix | None:
     """Return the position as a fix of a track, or None if a track cannot contain all members of the
     position.
     """

@@ -39,7 +39,7 @@ def compute_remaining_length(head: bytes) -> int:
     return length
 
 
-def read_client(head: bytes, address_bytes: bytes) -> str | None:
+def parse_client(head: bytes, address_bytes: bytes) -> str | None:
     """Return the client's address, or None for the proxy's own connection.
 
     Raises RemoteProtocolError.

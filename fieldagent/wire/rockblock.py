@@ -12,10 +12,10 @@ from typing import Any
 
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.wire.errors import RemoteProtocolError
-from fieldagent.wire.jwt import PublicKey, read_public_key, verify
+from fieldagent.wire.jwt import PublicKey, parse_public_key, verify
 
 ISSUER = "Rock 7"
-PUBLIC_KEY = read_public_key(
+PUBLIC_KEY = parse_public_key(
     """-----BEGIN PUBLIC KEY-----
 MIIBIjANBgkqhkiG9w0BAQEFAAOCAQ8AMIIBCgKCAQEAlaWAVJfNWC4XfnRx96p9
 cztBcdQV6l8aKmzAlZdpEcQR6MSPzlgvihaUHNJgKm8t5ShR3jcDXIOI7er30cIN
@@ -48,9 +48,9 @@ class RockBlockMo:
     """Reasons why `data` is stored but not processed."""
 
 
-def read_mobile_originated(token_members: Mapping[str, Any], *, now: float) -> RockBlockMo:
-    """Parse the result of `check_token`. RockBLOCK has signed these members, so `data` is kept even
-    if other members have faults. `now` is Unix time.
+def parse_mobile_originated(token_members: Mapping[str, Any], *, now: float) -> RockBlockMo:
+    """Parse the result of `verify_token`. RockBLOCK has signed these members, so `data` is kept
+    even if other members have faults. `now` is Unix time.
     """
     faults = []
     imei = str(token_members.get("imei", ""))
@@ -69,7 +69,7 @@ def read_mobile_originated(token_members: Mapping[str, Any], *, now: float) -> R
     return RockBlockMo(imei, data, tuple(faults))
 
 
-def check_token(form: Mapping[str, Any], key: PublicKey) -> Mapping[str, Any]:
+def verify_token(form: Mapping[str, Any], key: PublicKey) -> Mapping[str, Any]:
     """Verify the token in a form, and return the members that RockBLOCK has signed, if they match
     the form. Raises RemoteProtocolError.
     """
@@ -82,7 +82,7 @@ def check_token(form: Mapping[str, Any], key: PublicKey) -> Mapping[str, Any]:
     return claims
 
 
-def read_position(token_members: Mapping[str, Any]) -> tuple[float, float, int] | None:
+def parse_position(token_members: Mapping[str, Any]) -> tuple[float, float, int] | None:
     """Return the signed latitude, longitude and CEP in kilometres, or None if they are missing or
     impossible.
     """
@@ -111,7 +111,7 @@ class RockBlockAnswer:
     text: str
 
 
-def read_answer(body: bytes) -> RockBlockAnswer:
+def parse_answer(body: bytes) -> RockBlockAnswer:
     """Parse `OK,id` or `FAILED,code,text`. Raises RemoteProtocolError."""
     text = body.decode("utf-8", "replace").strip()
     word, _, rest = text.partition(",")

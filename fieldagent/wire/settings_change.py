@@ -39,17 +39,17 @@ class SettingsChange:
     pairs: tuple[tuple[str, str], ...]
     """Names and values. An empty value removes the setting."""
 
-    def read_text(self) -> str:
+    def format_text(self) -> str:
         """Return the text of the change. Raises NotAChange."""
         head = f"{HEAD}\ndevice: {self.device}\nkit: {self.kit}\nnumber: {self.number}\n"
         text = head + "".join(f"{name}={value}\n" for name, value in self.pairs)
         with suppress(NotAChange):
-            if read_change(text) == self:
+            if parse_change(text) == self:
                 return text
         raise NotAChange("a name or a value has an invalid character, or occurs twice")
 
 
-def read_change(text: str) -> SettingsChange:
+def parse_change(text: str) -> SettingsChange:
     """Parse a settings change. Raises NotAChange."""
     match = _FORM.fullmatch(text)
     if match is None:

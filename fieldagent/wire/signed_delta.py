@@ -28,7 +28,7 @@ class SignedDelta(NamedTuple):
     delta: bytes
     signature: SignatureParts
 
-    def read_payload(self) -> bytes:
+    def encode_payload(self) -> bytes:
         """Return the payload as bytes. Raises ValueError if the signed text is too long."""
         first, comment, second = self.signature
         text = comment.encode()
@@ -49,7 +49,7 @@ def is_signed_delta(payload: bytes) -> bool:
     return payload.startswith(MAGIC)
 
 
-def read_payload(payload: bytes) -> SignedDelta:
+def parse_payload(payload: bytes) -> SignedDelta:
     """Parse a program delta with its signature. Raises ValueError."""
     body = payload.removeprefix(MAGIC)
     here = FIRST_BYTES + SECOND_BYTES

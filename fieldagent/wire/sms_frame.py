@@ -106,7 +106,7 @@ def is_frame(text: str) -> bool:
     return text.lstrip().startswith(MARK)
 
 
-def read(text: str) -> SmsFrame:
+def parse_frame(text: str) -> SmsFrame:
     """Parse the frame in a text. The frame's tag is not checked. Raises RemoteProtocolError."""
     match = _TEXT.fullmatch(text.strip())
     if match is None:

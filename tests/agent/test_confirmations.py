@@ -50,7 +50,7 @@ class Ether:
 
     async def say(self, body: bytes) -> None:
         assert self._stream is not None
-        call = ax25.read_call
+        call = ax25.parse_callsign
         frame = ax25.Frame(call("N0CALL-8"), DESTINATION, body)
         await self._stream.send_all(kiss.encode(ax25.encode(frame)))
 

@@ -108,7 +108,7 @@ async def test_package_arrives_once_when_cellular_driver_fails(
 ) -> None:
     """The same Package meets each of these faults in turn."""
     broken = [
-        Break(f"{CELLULAR}:CellularDriver._link"),
+        Break(f"{CELLULAR}:CellularDriver._run_link"),
         Break(f"{CELLULAR}:_OutboxPost.wait_for_next", late=True),
         Break(f"{SESSION}._exchange_hellos", late=True),
         Break(f"{SESSION}._send"),

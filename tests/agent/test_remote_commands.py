@@ -97,7 +97,7 @@ class Kit:
 
     async def answered(self, many: int) -> list[CommandAnswer]:
         with trio.fail_after(PATIENCE):
-            while len(self.answers()) < many or commands.list_under_way(self.journal):
+            while len(self.answers()) < many or commands.list_unanswered(self.journal):
                 await trio.sleep(0.01)
         return self.answers()
 
@@ -287,7 +287,7 @@ async def test_power_cut_after_any_commit_loses_and_repeats_no_command(
         async with at_work(folder, ALL, "the next") as kit:
             # An unconfirmed command arrives again over the link or the modem.
             await kit.hears_of(NOW, prove(NOW, written(verb), KEY), "Cellular")
-            if commands.list_under_way(kit.journal)[:1] and verb.name in ("restart", "reboot"):
+            if commands.list_unanswered(kit.journal)[:1] and verb.name in ("restart", "reboot"):
                 # The command starts only now, and the agent answers after the next start.
                 await _begun(kit)
         if verb.name in ("restart", "reboot"):
@@ -310,7 +310,7 @@ async def called(done: Done) -> None:
 
 async def _begun(kit: Kit) -> None:
     with trio.fail_after(PATIENCE):
-        while [each for each in commands.list_under_way(kit.journal) if each.state != "begun"]:
+        while [each for each in commands.list_unanswered(kit.journal) if each.state != "begun"]:
             await trio.sleep(0.01)
 
 
@@ -324,7 +324,7 @@ async def test_restart_command_waits_for_end_of_modem_session(
         await kit.hears(NOW, "restart")
         await trio.testing.wait_all_tasks_blocked(0.05)
         assert done.times == []
-        assert [each.state for each in commands.list_under_way(kit.journal)] == ["accepted"]
+        assert [each.state for each in commands.list_unanswered(kit.journal)] == ["accepted"]
         link.state = LinkState.READY
         await _begun(kit)
         await called(done)
@@ -376,7 +376,7 @@ def test_recent_log_keeps_newest_warnings() -> None:
 VERSION = "fieldagent delta 9.0.0, signed 2026-11-23, expires 2027-02-21"
 PAYLOAD = SignedDelta(
     b"what makes it", SignatureParts(bytes(74), VERSION, bytes(64))
-).read_payload()
+).encode_payload()
 
 
 def update_to(payload: bytes, number: int = NOW) -> RemoteCommand:
@@ -433,7 +433,7 @@ async def test_update_command_waits_for_delta_and_reports_result(
 async def answered_but(kit: Kit, waiting: int) -> list[CommandAnswer]:
     """Wait for all answers except those of `waiting` commands."""
     with trio.fail_after(PATIENCE):
-        while len(commands.list_under_way(kit.journal)) != waiting or not kit.answers():
+        while len(commands.list_unanswered(kit.journal)) != waiting or not kit.answers():
             await trio.sleep(0.01)
     return kit.answers()
 
@@ -467,7 +467,7 @@ async def test_failed_update_by_delta_is_reported(
 async def test_missing_delta_is_reported_after_five_days(tmp_path: Path) -> None:
     async with at_work(tmp_path, serves=False) as kit:
         await kit.hears_of(NOW, update_to(PAYLOAD), "Cellular")
-        (known,) = commands.list_under_way(kit.journal)
+        (known,) = commands.list_unanswered(kit.journal)
         assert service._can_still_arrive(kit.hands, known)
         late = known._replace(arrived_at=known.arrived_at - AGE_MAX_S)
         assert not service._can_still_arrive(kit.hands, late)

@@ -63,7 +63,7 @@ def fill(journal: Path, count: int) -> None:
                 priority=package.priority,
                 id=number,
             )
-            outbound.accept(new)(db)  # type: ignore[arg-type]
+            outbound.store_new_package(new)(db)  # type: ignore[arg-type]
 
     opened.commit_at_start(store)
     opened.close()

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from fieldagent.kit.root_units import read_left, remove_left
+from fieldagent.kit.root_units import read_offer, remove_offer
 from fieldagent.kit.system_clock import AGE_MAX_S, set_clock
 from fieldagent.system.clock_bounds import EARLIEST_TIME, LATEST_TIME
 from fieldagent.system.elapsed_time import Reading
@@ -132,7 +132,7 @@ def test_object_of_any_kind_in_place_of_an_offer_is_removed(tmp_path: Path, kind
     else:
         left.write_bytes(b"x")
         left.chmod(0)
-    body = read_left(left)
+    body = read_offer(left)
     assert body == (b"x" if kind == "unreadable" and os.geteuid() == 0 else b"")
-    remove_left(left)
+    remove_offer(left)
     assert not os.path.lexists(left)

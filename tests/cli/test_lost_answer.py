@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from fieldagent.kit.local_http import explain
+from fieldagent.kit.local_http import describe_failure
 from tests.processes import MODULE, PATIENCE, agent, free_port
 
 
@@ -83,7 +83,7 @@ def test_refused_connection_is_not_reported_as_unknown_result() -> None:
 def test_error_body_in_a_third_party_format_is_shown(errors: object) -> None:
     """A proxy or a gateway in front of the hub sends such a body."""
     body = json.dumps({"detail": "no upstream", "errors": errors}).encode()
-    assert explain(502, body) == "no upstream"
+    assert describe_failure(502, body) == "no upstream"
 
 
 @pytest.mark.parametrize("named", ["ä", "a b", "../packages", "x?y", "\udcff", "a\nb"])

@@ -652,9 +652,9 @@ def swapping_by_agents_user(folder: Path, name: str, target: Path) -> Iterator[N
     [
         ("page", "etc", lambda kit: run_as_owner(kit.state, partial(
             replace_file, kit.state / "page" / "shadow", b"theirs"))),
-        ("settings.offer", "victim/secret", lambda kit: root_units.read_left(
+        ("settings.offer", "victim/secret", lambda kit: root_units.read_offer(
             kit.state / "settings.offer")),
-        ("settings.offer", "victim", lambda kit: root_units.remove_left(
+        ("settings.offer", "victim", lambda kit: root_units.remove_offer(
             kit.state / "settings.offer")),
         ("journal.sqlite3", "victim/secret", lambda kit: trial_journal.copy_journal(kit.state, 2)),
         ("journal.sqlite3", "etc/shadow",

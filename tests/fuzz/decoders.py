@@ -255,8 +255,8 @@ def read_sms_frame(data: bytes) -> None:
     its tag.
     """
     with suppress(RemoteProtocolError):
-        frame = sms_frame.read(data.decode("utf-8", "replace"))
-        again = sms_frame.read(frame.encode_text(bytes(32)))
+        frame = sms_frame.parse_frame(data.decode("utf-8", "replace"))
+        again = sms_frame.parse_frame(frame.encode_text(bytes(32)))
         assert again.make_plain() == frame.make_plain()
         assert again.is_tagged_by(bytes(32))
 
@@ -338,22 +338,22 @@ def read_directip(data: bytes) -> None:
 def read_rockblock(data: bytes) -> None:
     text = data.decode("latin-1")
     form = dict(urllib.parse.parse_qsl(text))
-    rockblock.read_mobile_originated(form, now=0.0)
+    rockblock.parse_mobile_originated(form, now=0.0)
     with suppress(RemoteProtocolError):
-        rockblock.check_token(form, jwt.PublicKey(2**2047 + 1, 65537))
+        rockblock.verify_token(form, jwt.PublicKey(2**2047 + 1, 65537))
     with suppress(RemoteProtocolError):
-        rockblock.read_answer(data)
+        rockblock.parse_answer(data)
 
 
 def read_key(data: bytes) -> None:
     with suppress(LocalProtocolError):
-        jwt.read_public_key(data.decode("latin-1"))
+        jwt.parse_public_key(data.decode("latin-1"))
 
 
 def read_gps(data: bytes) -> None:
     for line in data.split(b"\n"):
         with suppress(RemoteProtocolError):
-            gpsd.read_line(line)
+            gpsd.parse_line(line)
 
 
 def read_package(data: bytes) -> None:
@@ -404,7 +404,7 @@ def recognise_device(data: bytes) -> None:
     """Let each kind of device check any data from a port."""
     for kind in get_all_kinds():
         kind.is_answer(data)
-    nmea.read_satellite_count(nmea.read_sentences(data))
+    nmea.read_satellite_count(nmea.parse_sentences(data))
     assert UnrecognisedDevice(data, echoes=False).describe_facts()
 
 

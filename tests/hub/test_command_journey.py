@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from fieldagent.agent import outcomes
-from fieldagent.system.minisign import read_keys, read_signature, verify
+from fieldagent.system.minisign import parse_keys, parse_signature, verify
 from fieldagent.wire.command import VERB_BY_NAME, VERBS
 from fieldagent.wire.kit_note import SettingsOffer, decode
-from fieldagent.wire.settings_change import read_change
+from fieldagent.wire.settings_change import parse_change
 from tests.hub.alps import Alps
 from tests.hub.test_journey import IMEI, behind_directip, folder, sky
 from tests.processes import Agent, administer, agent, free_port, hub, until
@@ -172,9 +172,9 @@ def test_command_over_satellite_needs_agreement_to_its_price(tmp_path: Path, tag
         until((state / outcomes.OFFER).exists)
         offer = decode((state / outcomes.OFFER).read_bytes())
         assert isinstance(offer, SettingsOffer) and offer.by_satellite
-        keys = read_keys(signer.public)
-        verify(offer.text.encode(), read_signature(offer.signature), keys)
-        assert read_change(offer.text).pairs == (("sos-repeat", "900"),)
+        keys = parse_keys(signer.public)
+        verify(offer.text.encode(), parse_signature(offer.signature), keys)
+        assert parse_change(offer.text).pairs == (("sos-repeat", "900"),)
         # As root's unit reports it.
         result = outcomes.find_root_folder(state) / outcomes.SETTINGS
         result.parent.mkdir()

@@ -78,7 +78,7 @@ def test_all_items_arrive_once_although_each_part_fails_once(tmp_path: Path) -> 
         Break(f"{HUB}.field.operator_calls:claim"),
         Break(f"{HUB}.field.operator_calls:record_verdict"),
         Break(f"{HUB}.operator.directip:DirectIp.send"),
-        Break(f"{HUB}.operator.directip:read_mobile_originated"),
+        Break(f"{HUB}.operator.directip:parse_mobile_originated"),
         Break(f"{HUB}.field.mobile_originated:MobileOriginatedReceiver.take_in_from"),
     ]
 

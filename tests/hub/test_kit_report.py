@@ -98,7 +98,7 @@ async def test_settings_offer_of_another_process_reaches_the_link(with_kit: str)
             await trio.to_thread.run_sync(offer)
             while not notes:
                 await trio.sleep(0.01)
-            assert notes == [SettingsOffer(make_change(7).read_text(), "signed").encode()]
+            assert notes == [SettingsOffer(make_change(7).format_text(), "signed").encode()]
             # The hub sends the offer once per link, until the kit reports the offer.
             with trio.move_on_after(0.1) as waits:
                 await link.next_note()

@@ -69,7 +69,7 @@ class Desk:
         if due is None:
             return None
         await self.taken(due, reason)
-        frame = sms_frame.read(due.text)
+        frame = sms_frame.parse_frame(due.text)
         assert frame.is_tagged_by(DOWN)
         return frame
 
@@ -239,7 +239,7 @@ async def test_long_message_is_sent_in_several_sms_after_short_messages(store: S
             due = await desk.due()
             assert due is not None
             assert sms_alphabet.count_parts(due.text) == parts
-            frame = sms_frame.read(due.text)
+            frame = sms_frame.parse_frame(due.text)
             await desk.taken(due)
             assert frame.is_tagged_by(DOWN)
             assert await list_reasons(alps) == ["", ""]
@@ -298,14 +298,14 @@ async def test_sms_beyond_the_daily_limit_waits_for_the_next_day(store: Store) -
         await desk.comes(frame_of(1, "here").encode_text(UP))
         due = await desk.due(per_day=4)
         assert due is not None
-        assert not sms_frame.read(due.text).envelope
+        assert not sms_frame.parse_frame(due.text).envelope
         assert await list_reasons(alps) == [sms_mail.SPENT_REASON]
         await desk.taken(due)
         assert await desk.due(per_day=4) is None
         await desk.comes(frame_of(2, "still here").encode_text(UP))
         due = await desk.due(per_day=8)
         assert due is not None
-        assert sms_frame.read(due.text).envelope
+        assert sms_frame.parse_frame(due.text).envelope
         assert await list_reasons(alps) == [""]
         await desk.taken(due)
         alps.now += 1000

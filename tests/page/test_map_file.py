@@ -160,14 +160,14 @@ def test_exactly_the_existing_tiles_of_a_pmtiles_file_are_found(tmp_path: Path) 
     summary = map_file.read_about(place)
     assert summary == ("Alps", "us", 0, 5, (5.5, 45.0, 11.25, 48.0), False)
     for key in every:
-        answer = map_file.tile(place, *key)
+        answer = map_file.read_tile(place, *key)
         assert (answer and answer.content) == tiles.get(key), key
-    assert map_file.tile(place, 6, 0, 0) is None
+    assert map_file.read_tile(place, 6, 0, 0) is None
     # A new file with that name must not be read with the directory of the earlier one.
     write_pmtiles(place, {(0, 0, 0): PIXEL + b"other"})
-    other = map_file.tile(place, 0, 0, 0)
+    other = map_file.read_tile(place, 0, 0, 0)
     assert other and other.content == PIXEL + b"other"
-    assert map_file.tile(place, 1, 0, 0) is None
+    assert map_file.read_tile(place, 1, 0, 0) is None
 
 
 def test_damaged_pmtiles_file_is_read_or_refused(tmp_path: Path) -> None:
@@ -183,7 +183,10 @@ def test_damaged_pmtiles_file_is_read_or_refused(tmp_path: Path) -> None:
     said = set()
     for content in damaged:
         place.write_bytes(content)
-        for look in (lambda: map_file.read_about(place), lambda: map_file.tile(place, 3, 5, 2)):
+        for look in (
+            lambda: map_file.read_about(place),
+            lambda: map_file.read_tile(place, 3, 5, 2),
+        ):
             try:
                 look()
             except UnusableMap as unusable:
@@ -246,6 +249,6 @@ def test_endless_or_huge_sqlite_view_is_aborted(tmp_path: Path, metadata: str, t
         with pytest.raises(UnusableMap):
             map_file.read_about(place)
         with pytest.raises(UnusableMap):
-            map_file.tile(place, 1, 0, 1)
+            map_file.read_tile(place, 1, 0, 1)
     else:
         assert map_file.read_about(place).name == ""

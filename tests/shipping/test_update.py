@@ -105,7 +105,7 @@ def test_update_waits_for_an_sos_that_is_only_in_memory(
         place = SettingsPlace(tmp_path / "kit/state-update")
         signed_text = programs / "settings"
         change = SettingsChange("kit", get_kit_id(""), 1, (("sos-repeat", "900"),))
-        signed_text.write_text(change.read_text())
+        signed_text.write_text(change.format_text())
         offer = SettingsOffer(signed_text.read_text(), made.signer.sign(signed_text))
         (tmp_path / "kit/state/settings.offer").write_bytes(offer.encode())
         made.take_settings()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fieldagent.system.minisign import NotSigned, TrustedKey, read_keys, read_signature, verify
+from fieldagent.system.minisign import NotSigned, TrustedKey, parse_keys, parse_signature, verify
 from tests.signer import Signer
 
 CONTENT = b"a program\n" * 1000
@@ -28,14 +28,14 @@ def file(tmp_path: Path) -> Path:
 def test_signature_is_verified_and_returns_its_comment(
     signer: Signer, file: Path, how: tuple[str, ...]
 ) -> None:
-    signature = read_signature(signer.sign(file, "-t", "0.2.0 of today", *how))
-    assert verify(CONTENT, signature, read_keys(signer.public)) == "0.2.0 of today"
+    signature = parse_signature(signer.sign(file, "-t", "0.2.0 of today", *how))
+    assert verify(CONTENT, signature, parse_keys(signer.public)) == "0.2.0 of today"
 
 
 def test_any_of_several_trusted_keys_may_sign(signer: Signer, file: Path, tmp_path: Path) -> None:
     other = Signer(tmp_path / "other")
-    keys = read_keys(f"{other.public}\n{signer.public}")
-    assert verify(CONTENT, read_signature(signer.sign(file)), keys)
+    keys = parse_keys(f"{other.public}\n{signer.public}")
+    assert verify(CONTENT, parse_signature(signer.sign(file)), keys)
 
 
 @pytest.mark.parametrize(
@@ -54,19 +54,19 @@ def test_altered_content_or_signature_is_refused(
     text = signer.sign(file, "-t", "0.2.0")
     assert old in text
     with pytest.raises(NotSigned, match=reason):
-        verify(content, read_signature(text.replace(old, new)), read_keys(signer.public))
+        verify(content, parse_signature(text.replace(old, new)), parse_keys(signer.public))
 
 
 def test_signature_of_an_unknown_key_is_refused_with_both_ids(
     signer: Signer, file: Path, tmp_path: Path
 ) -> None:
     other = Signer(tmp_path / "other")
-    trusted = read_keys(signer.public)
+    trusted = parse_keys(signer.public)
     with pytest.raises(NotSigned) as refused:
-        verify(CONTENT, read_signature(other.sign(file)), trusted)
+        verify(CONTENT, parse_signature(other.sign(file)), trusted)
     assert trusted[0].format_id() in str(refused.value)
     assert trusted[0].format_id() in signer.public
-    assert read_keys(other.public)[0].format_id() in str(refused.value)
+    assert parse_keys(other.public)[0].format_id() in str(refused.value)
 
 
 def test_key_id_is_formatted_as_by_minisign() -> None:
@@ -77,4 +77,4 @@ def test_key_id_is_formatted_as_by_minisign() -> None:
 @pytest.mark.parametrize("text", ["", "untrusted comment: x\nAAAA\n", "-----BEGIN PUBLIC KEY-----"])
 def test_invalid_public_key_is_refused(text: str) -> None:
     with pytest.raises(NotSigned, match="not contain a minisign public key"):
-        read_keys(text)
+        parse_keys(text)

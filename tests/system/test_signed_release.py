@@ -7,7 +7,7 @@ from datetime import UTC, date, datetime
 import pytest
 
 from fieldagent.system.minisign import NotSigned
-from fieldagent.system.signed_release import Release, check_release, read_release
+from fieldagent.system.signed_release import Release, check_release, parse_release
 
 TEXT = "fieldagent program 0.2.0, signed 2026-11-23, expires 2027-02-21"
 NOTHING = "has no kind, version and expiry"
@@ -19,7 +19,7 @@ def at(*moment: int) -> float:
 
 def test_signed_comment_is_read_as_version_and_validity() -> None:
     release = Release("program", "0.2.0", date(2026, 11, 23), date(2027, 2, 21))
-    assert read_release(TEXT) == release
+    assert parse_release(TEXT) == release
     # The last day is included, and a kit with an unset clock cannot check it.
     for moment in ((2026, 11, 23), (2027, 2, 21, 23, 59), (1970, 1, 1)):
         assert check_release(TEXT, at(*moment)) == release

@@ -21,7 +21,7 @@ from standardwebhooks import Webhook, WebhookVerificationError
 
 from fieldagent.http.client import Reply
 from fieldagent.webhook.delivery import Delivery, HandoverOutcome, HandoverResult
-from fieldagent.webhook.post import judge, post, read_retry_after
+from fieldagent.webhook.post import judge_response, post, read_retry_after
 
 BODY = (
     '{"requestId":"6d9d","payloads":[{"events":[{"type":"Message","content":"gr\\u00fc\\u00df"}]}]}'
@@ -172,7 +172,7 @@ def test_retry_after_is_read_as_seconds_or_a_date(headers: dict[str, str], secon
 
 @given(st.integers(200, 599), st.dictionaries(st.sampled_from(["retry-after", "date"]), st.text()))
 def test_any_reply_is_judged_without_an_error(status: int, headers: dict[str, str]) -> None:
-    result = judge(Reply(status, headers, b""), NOON)
+    result = judge_response(Reply(status, headers, b""), NOON)
     assert result.retry_after >= 0
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from fieldagent.agent.radios.kiss import DESTINATION
 from fieldagent.wire import kiss
-from fieldagent.wire.ax25 import Callsign, Frame, decode, encode, read_call
+from fieldagent.wire.ax25 import Callsign, Frame, decode, encode, parse_callsign
 from fieldagent.wire.envelope import Ack, Entry
 from fieldagent.wire.envelope import encode as encode_envelope
 from fieldagent.wire.errors import LocalProtocolError, RemoteProtocolError
@@ -35,7 +35,7 @@ def test_ui_frame_has_the_bytes_of_the_specification() -> None:
 def test_documented_ax25_frame_matches_the_code() -> None:
     """`docs/reference/node-link.md` maps a packet to AX.25 and KISS in this way."""
     packet = encode_envelope([Entry(12, Ack(7, digest=bytes.fromhex("a1b2c3d4")))], origin=5)
-    frame = encode(Frame(read_call("N0CALL-7"), DESTINATION, packet))
+    frame = encode(Frame(parse_callsign("N0CALL-7"), DESTINATION, packet))
     assert f"`{kiss.encode(frame).hex()}`" in (ROOT / "docs/reference/node-link.md").read_text()
 
 
@@ -71,14 +71,14 @@ def test_random_bytes_are_read_or_refused(data: bytes) -> None:
     ("text", "call"), [("N0CALL", Callsign("N0CALL")), ("DB0ABC-15", Callsign("DB0ABC", 15))]
 )
 def test_call_sign_is_read_and_formatted(text: str, call: Callsign) -> None:
-    assert read_call(text) == call
+    assert parse_callsign(text) == call
     assert str(call) == text
 
 
 @pytest.mark.parametrize("text", ["", "n0call", "N0CALL-16", "TOOLONG", "A-", "A-01", "Ä"])
 def test_invalid_call_sign_raises(text: str) -> None:
     with pytest.raises(LocalProtocolError):
-        read_call(text)
+        parse_callsign(text)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fieldagent.wire.errors import RemoteProtocolError
-from fieldagent.wire.gpsd import LINE_BYTES, Fix, GpsReport, NoFix, read_line
+from fieldagent.wire.gpsd import LINE_BYTES, Fix, GpsReport, NoFix, parse_line
 
 TPV = (
     b'{"class":"TPV","device":"/dev/pts/1","mode":3,"time":"2026-11-20T10:00:10.000Z",'
@@ -54,7 +54,7 @@ UNDATED = Fix(0.0, 47.0005, 8.0, 545.4, 15.022, 84.4)
     ],
 )
 def test_gpsd_line_is_read_as_a_report(line: bytes, report: GpsReport) -> None:
-    assert read_line(line) == report
+    assert parse_line(line) == report
 
 
 @pytest.mark.parametrize(
@@ -74,13 +74,13 @@ def test_gpsd_line_is_read_as_a_report(line: bytes, report: GpsReport) -> None:
 )
 def test_invalid_gpsd_line_raises(line: bytes) -> None:
     with pytest.raises(RemoteProtocolError):
-        read_line(line)
+        parse_line(line)
 
 
 @given(st.binary(max_size=200))
 def test_random_bytes_are_read_or_refused(line: bytes) -> None:
     with suppress(RemoteProtocolError):
-        read_line(line)
+        parse_line(line)
 
 
 @given(
@@ -97,4 +97,4 @@ def test_random_bytes_are_read_or_refused(line: bytes) -> None:
 )
 def test_members_of_any_type_are_read(members: dict[str, object]) -> None:
     line = json.dumps({"class": "TPV", **members}).encode()
-    assert isinstance(read_line(line), Fix | NoFix)
+    assert isinstance(parse_line(line), Fix | NoFix)

@@ -79,4 +79,4 @@ def test_frame_after_random_bytes_is_read(noise: bytes) -> None:
     [(b"TXBUF:0", 0), (b"TXBUF:123", 123), (b"TXBUF:", None), (b"TNC:", None), (b"", None)],
 )
 def test_answer_to_the_buffer_query_is_read(answer: bytes, waiting: int | None) -> None:
-    assert kiss.read_waiting_bytes(answer) == waiting
+    assert kiss.parse_waiting_bytes(answer) == waiting

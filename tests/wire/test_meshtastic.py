@@ -323,7 +323,7 @@ def test_well_known_channel_key_is_not_private(key: bytes, private: bool) -> Non
 
 def test_only_a_routing_packet_is_an_answer() -> None:
     routing = MeshData(Port.ROUTING, b"\x18\x05", request_id=7)
-    assert wire.read_answer(MeshPacket(decoded=routing)) == (7, 5)
-    assert wire.read_answer(MeshPacket(decoded=routing._replace(port=Port.TEXT))) is None
-    assert wire.read_answer(MeshPacket(decoded=routing._replace(payload=b"\x0f"))) is None
-    assert wire.read_answer(MeshPacket(encrypted=b"x")) is None
+    assert wire.decode_answer(MeshPacket(decoded=routing)) == (7, 5)
+    assert wire.decode_answer(MeshPacket(decoded=routing._replace(port=Port.TEXT))) is None
+    assert wire.decode_answer(MeshPacket(decoded=routing._replace(payload=b"\x0f"))) is None
+    assert wire.decode_answer(MeshPacket(encrypted=b"x")) is None

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fieldagent.wire.errors import RemoteProtocolError
-from fieldagent.wire.proxy_protocol import HEAD, SIGNATURE, compute_remaining_length, read_client
+from fieldagent.wire.proxy_protocol import HEAD, SIGNATURE, compute_remaining_length, parse_client
 
 PORTS = b"\x30\x39\x24\xe3"
 
@@ -21,7 +21,7 @@ def header(command: int, family: int, behind: bytes) -> bytes:
 def read(content: bytes) -> str | None:
     length = compute_remaining_length(content[:HEAD])
     assert length == len(content) - HEAD
-    return read_client(content[:HEAD], content[HEAD:])
+    return parse_client(content[:HEAD], content[HEAD:])
 
 
 V4 = bytes([192, 0, 2, 7, 10, 0, 0, 1]) + PORTS
@@ -70,6 +70,6 @@ def test_random_bytes_are_read_or_refused(content: bytes) -> None:
     for text in (content, SIGNATURE + content[12:]):
         try:
             length = compute_remaining_length(text[:HEAD])
-            read_client(text[:HEAD], text[HEAD:][:length])
+            parse_client(text[:HEAD], text[HEAD:][:length])
         except RemoteProtocolError:
             pass

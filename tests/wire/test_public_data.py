@@ -25,7 +25,7 @@ def test_gpsd_test_reports_are_read() -> None:
     counts: Counter[str] = Counter()
     for content in files.values():
         for line in filter(lambda line: line.startswith(b"{"), content.splitlines()):
-            report, ours = json.loads(line), gpsd.read_line(line)
+            report, ours = json.loads(line), gpsd.parse_line(line)
             if report["class"] != "TPV":
                 assert ours is None, line
                 continue
@@ -57,7 +57,7 @@ def test_nmea_sentences_of_gpsd_logs_are_found_among_other_bytes() -> None:
             for byte in match[1]:
                 checksum ^= byte
             wanted = [match[1].decode()] if checksum == int(match[2], 16) else []
-            assert nmea.read_sentences(line) == wanted, (name, line)
+            assert nmea.parse_sentences(line) == wanted, (name, line)
             count += len(wanted)
     assert count > 20_000
 

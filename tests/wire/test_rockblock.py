@@ -16,17 +16,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fieldagent.wire.errors import LocalProtocolError, RemoteProtocolError
-from fieldagent.wire.jwt import PublicKey, read_public_key, verify
+from fieldagent.wire.jwt import PublicKey, parse_public_key, verify
 from fieldagent.wire.rockblock import (
     AGE_MAX_S,
     CLOCK_AHEAD_MAX_S,
     PUBLIC_KEY,
     RockBlockAnswer,
     RockBlockMo,
-    check_token,
     make_mobile_terminated_form,
-    read_answer,
-    read_mobile_originated,
+    parse_answer,
+    parse_mobile_originated,
+    verify_token,
 )
 
 NOW = 1_790_000_000
@@ -51,7 +51,7 @@ KEY_PEM = (
     .public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
     .decode()
 )
-KEY = read_public_key(KEY_PEM)
+KEY = parse_public_key(KEY_PEM)
 FORM = {"imei": "300234010753370", "serial": "12345", "momsn": "7", "data": "48656c6c6f"}
 
 
@@ -82,7 +82,7 @@ def test_altered_token_is_refused(at: int) -> None:
 
 
 def test_token_that_matches_its_form_is_accepted() -> None:
-    assert check_token({**FORM, "JWT": token(claims())}, KEY) == claims()
+    assert verify_token({**FORM, "JWT": token(claims())}, KEY) == claims()
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_token_that_matches_its_form_is_accepted() -> None:
 )
 def test_every_forged_token_is_refused(raw: str, why: str) -> None:
     with pytest.raises(RemoteProtocolError, match=why):
-        check_token({**FORM, "JWT": raw}, KEY)
+        verify_token({**FORM, "JWT": raw}, KEY)
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_every_forged_token_is_refused(raw: str, why: str) -> None:
 )
 def test_invalid_public_key_raises(pem: str) -> None:
     with pytest.raises(LocalProtocolError, match="not a public key"):
-        read_public_key(pem)
+        parse_public_key(pem)
 
 
 @given(st.text(max_size=60))
@@ -125,8 +125,8 @@ def test_random_bytes_are_no_token(raw: str) -> None:
 
 
 def test_mo_message_is_read_from_the_token() -> None:
-    assert read_mobile_originated(claims(), now=NOW) == RockBlockMo("300234010753370", b"Hello")
-    assert read_mobile_originated(claims(data=""), now=NOW) == RockBlockMo(FORM["imei"], b"")
+    assert parse_mobile_originated(claims(), now=NOW) == RockBlockMo("300234010753370", b"Hello")
+    assert parse_mobile_originated(claims(data=""), now=NOW) == RockBlockMo(FORM["imei"], b"")
 
 
 OTHER_TIME = "has another time"
@@ -149,7 +149,7 @@ OTHER_TIME = "has another time"
 def test_data_of_a_faulty_form_is_kept_with_the_reason(
     changed: dict[str, Any], imei: str, data: bytes, why: str
 ) -> None:
-    read = read_mobile_originated(claims(**changed), now=NOW)
+    read = parse_mobile_originated(claims(**changed), now=NOW)
     assert (read.imei, read.data) == (imei, data)
     assert why in "; ".join(read.faults)
     assert bool(why) == bool(read.faults)
@@ -164,13 +164,13 @@ def test_data_of_a_faulty_form_is_kept_with_the_reason(
     ],
 )
 def test_rockblock_answer_is_read(body: bytes, answer: RockBlockAnswer) -> None:
-    assert read_answer(body) == answer
+    assert parse_answer(body) == answer
 
 
 @given(st.binary(max_size=60))
 def test_any_answer_is_read_or_refused(body: bytes) -> None:
     with suppress(RemoteProtocolError):
-        read_answer(body)
+        parse_answer(body)
 
 
 def test_mt_form_contains_the_required_members() -> None:

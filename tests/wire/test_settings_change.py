@@ -10,7 +10,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from fieldagent.wire.settings_change import NotAChange, SettingsChange, get_kit_id, read_change
+from fieldagent.wire.settings_change import NotAChange, SettingsChange, get_kit_id, parse_change
 
 KIT = get_kit_id("x" * 40)
 TEXT = f"fieldagent settings\ndevice: kit-ada\nkit: {KIT}\nnumber: 7\nsos-repeat=900\ngpsd=\n"
@@ -19,8 +19,8 @@ NAMES = st.from_regex(re.compile(r"[a-z0-9-]{1,20}", re.ASCII), fullmatch=True)
 
 def test_settings_change_survives_encoding() -> None:
     change = SettingsChange("kit-ada", KIT, 7, (("sos-repeat", "900"), ("gpsd", "")))
-    assert read_change(TEXT) == change
-    assert change.read_text() == TEXT
+    assert parse_change(TEXT) == change
+    assert change.format_text() == TEXT
 
 
 @pytest.mark.full
@@ -30,10 +30,10 @@ def test_any_valid_settings_change_survives_encoding(
 ) -> None:
     change = SettingsChange(device, KIT, number, tuple(pairs.items()))
     try:
-        text = change.read_text()
+        text = change.format_text()
     except NotAChange:
         assume(False)
-    assert read_change(text) == change
+    assert parse_change(text) == change
 
 
 @pytest.mark.parametrize(
@@ -55,4 +55,4 @@ def test_any_valid_settings_change_survives_encoding(
 )
 def test_any_other_text_raises(text: str) -> None:
     with pytest.raises(NotAChange):
-        read_change(text)
+        parse_change(text)

@@ -16,7 +16,7 @@ from fieldagent.wire.signed_delta import (
     compute_payload_digest,
     is_signed_delta,
     make_signed_delta,
-    read_payload,
+    parse_payload,
 )
 
 COMMENT = "fieldagent delta 0.2.0, signed 2026-11-23, expires 2027-02-21"
@@ -28,16 +28,16 @@ def test_signed_delta_survives_encoding(delta: bytes, comment: str) -> None:
     made = SignedDelta(delta, PARTS._replace(comment=comment))
     if len(comment.encode()) > 255:
         return
-    payload = made.read_payload()
-    assert is_signed_delta(payload) and read_payload(payload) == made
+    payload = made.encode_payload()
+    assert is_signed_delta(payload) and parse_payload(payload) == made
     assert len(compute_payload_digest(payload)) == DIGEST_BYTES
 
 
 @given(st.integers(0, 2**31))
 def test_truncated_payload_raises(size: int) -> None:
-    payload = SignedDelta(b"d", PARTS).read_payload()
+    payload = SignedDelta(b"d", PARTS).encode_payload()
     with pytest.raises(ValueError, match=r".+"):
-        read_payload(payload[: size % len(payload)])
+        parse_payload(payload[: size % len(payload)])
 
 
 def test_minisign_file_survives_splitting() -> None:
@@ -66,7 +66,7 @@ def test_invalid_signature_text_raises(text: str) -> None:
 
 def test_comment_over_255_bytes_raises() -> None:
     with pytest.raises(ValueError, match="more than 255 bytes"):
-        SignedDelta(b"d", PARTS._replace(comment="x" * 256)).read_payload()
+        SignedDelta(b"d", PARTS._replace(comment="x" * 256)).encode_payload()
 
 
 @pytest.mark.parametrize("payload", [b"", b"a message", MAGIC[1:], b"\0fieldagent program\x02"])

@@ -33,7 +33,7 @@ def test_sms_frame_survives_encoding(envelope: bytes, acknowledged: list[bytes])
     text = frame.encode_text(UP)
     assert sms_frame.is_frame(text)
     assert sms_alphabet.choose_alphabet(text) is sms_alphabet.Alphabet.GSM7
-    result = sms_frame.read(f" {text}\n")
+    result = sms_frame.parse_frame(f" {text}\n")
     assert (result.name, result.envelope, result.acknowledged) == (
         NAME,
         envelope,
@@ -72,7 +72,7 @@ def test_full_frame_fills_its_sms_exactly(size: int, acknowledged: int, parts: i
 
 def test_frame_returned_to_its_sender_is_not_authenticated() -> None:
     """Returning a frame to its sender proves nothing."""
-    assert not sms_frame.read(SmsFrame(NAME, b"x").encode_text(UP)).is_tagged_by(DOWN)
+    assert not sms_frame.parse_frame(SmsFrame(NAME, b"x").encode_text(UP)).is_tagged_by(DOWN)
 
 
 def test_tag_detects_every_flipped_bit() -> None:
@@ -82,7 +82,7 @@ def test_tag_detects_every_flipped_bit() -> None:
         bent[at // 8] ^= 1 << at % 8
         text = "fa:" + base64.b64encode(bent).decode().rstrip("=")
         with suppress(RemoteProtocolError):
-            assert not sms_frame.read(text).is_tagged_by(UP)
+            assert not sms_frame.parse_frame(text).is_tagged_by(UP)
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_tag_detects_every_flipped_bit() -> None:
 def test_malformed_frame_raises(text: str) -> None:
     assert sms_frame.is_frame(text)
     with pytest.raises(RemoteProtocolError):
-        sms_frame.read(text)
+        sms_frame.parse_frame(text)
 
 
 def test_text_written_by_people_is_no_frame() -> None:

@@ -26,7 +26,7 @@ def list_commands(parts: Parts) -> dict[str, Any]:
                 "channel": each.channel,
                 "came": date(each.arrived_at),
                 "state": each.state,
-                **_answer(each),
+                **_encode_command(each),
                 "answered": None if each.answered_at is None else date(each.answered_at),
             }
             for each in newest
@@ -34,7 +34,7 @@ def list_commands(parts: Parts) -> dict[str, Any]:
     }
 
 
-def _answer(command_record: StoredCommand) -> dict[str, str | None]:
+def _encode_command(command_record: StoredCommand) -> dict[str, str | None]:
     if command_record.answer is None:
         return {"outcome": None, "answer": None}
     return {

@@ -42,7 +42,7 @@ async def answer_people(parts: Parts, request: Request) -> Response:
 READ_FIELDS = {"by": Field(read_text, "by")}
 
 
-async def read(parts: Parts, request: Request, id: str) -> Response:  # noqa: A002
+async def record_read(parts: Parts, request: Request, id: str) -> Response:  # noqa: A002
     """Record that a person has read a payload. The member `by` of the body is the person's name.
     Raises Problem 404 if the payload is unknown.
     """

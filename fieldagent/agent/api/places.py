@@ -5,7 +5,7 @@ from __future__ import annotations
 from fieldagent.agent.assembly import Parts
 from fieldagent.agent.journal import places
 from fieldagent.http.message import Request, Response, make_json_response
-from fieldagent.http.query import number, read_one_of, refuse_others
+from fieldagent.http.query import read_integer, read_one_of, refuse_others
 from fieldagent.package import tracks
 
 DEFAULT_COUNT, NEWEST_MAX = 500, 5_000
@@ -18,7 +18,7 @@ async def answer_positions(parts: Parts, request: Request) -> Response:
     refuse_others(request, ("format", "limit", "of"))
     named = read_one_of(request, "format", tuple(tracks.CONTENT_TYPES)) or "geojson"
     of = read_one_of(request, "of", ("own", "others"))
-    limit = number(request, "limit", DEFAULT_COUNT, range(1, NEWEST_MAX + 1))
+    limit = read_integer(request, "limit", DEFAULT_COUNT, range(1, NEWEST_MAX + 1))
     own, others = await places.list_newest(parts.journal, limit)
     entries = [*(own if of != "others" else ()), *(others if of != "own" else ())]
     saved = ("Content-Disposition", f'attachment; filename="fieldagent.{named}"')

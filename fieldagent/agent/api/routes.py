@@ -43,7 +43,7 @@ from fieldagent.http.guard import get_required_body
 from fieldagent.http.idempotency import read_idempotency_key
 from fieldagent.http.message import Request, Response, make_json_response
 from fieldagent.http.problem import Problem
-from fieldagent.http.query import make_page, number, read_one_of, refuse_others
+from fieldagent.http.query import make_page, read_integer, read_one_of, refuse_others
 from fieldagent.http.routes import Route, make_description_route, read_preferred_wait
 from fieldagent.package.delivery import encode_deliveries
 from fieldagent.package.package import Channel, Status
@@ -110,7 +110,9 @@ class LocalApi:
             Route("GET", "/api/inbound", _convert_errors(self.answer_inbound)),
             Route("POST", "/api/inbound/{id}/replay", _convert_errors(self.replay)),
             Route(
-                "POST", "/api/inbound/{id}/read", _convert_errors(partial(people.read, self._parts))
+                "POST",
+                "/api/inbound/{id}/read",
+                _convert_errors(partial(people.record_read, self._parts)),
             ),
             Route(
                 "GET", "/api/people", _convert_errors(partial(people.answer_people, self._parts))
@@ -161,12 +163,14 @@ class LocalApi:
         outcome = self._parts.endings.wait_for_outcome
         if seconds is None:
             ended = await outcome(standing.sequence)
-            return make_json_response(_add_memory_reason(self._journal, _answer(ended) | unread))
+            return make_json_response(
+                _add_memory_reason(self._journal, _encode_state(ended) | unread)
+            )
         applied = ("Preference-Applied", f"wait={seconds}")
         with waits.move_on_after(seconds):
             standing = await outcome(standing.sequence)
         if standing.status is not None:
-            answer = _add_memory_reason(self._journal, _answer(standing) | unread)
+            answer = _add_memory_reason(self._journal, _encode_state(standing) | unread)
             return make_json_response(answer, headers=(applied,))
         answer = _add_memory_reason(self._journal, _describe_progress(standing) | unread)
         return make_json_response(answer, 202, (_make_location_header(standing), applied))
@@ -269,7 +273,7 @@ class LocalApi:
             raise Problem(400, detail="a cancel call has an empty body; use ?channel= to bound it")
         package = _read_id(id)
         ended_before = stands(self._journal, package).status is not None
-        standing = await self._parts.cancellation.cancel(package, _channel(request))
+        standing = await self._parts.cancellation.cancel(package, _read_channel(request))
         if ended_before or standing.status not in (None, "Canceled"):
             raise Problem(
                 409,
@@ -278,19 +282,19 @@ class LocalApi:
                     package=package,
                     status=standing.status,
                 ),
-                members={"package": _answer(standing)},
+                members={"package": _encode_state(standing)},
             )
         if standing.status is None:
             return make_json_response(_describe_progress(standing), 202)
-        return make_json_response(_answer(standing))
+        return make_json_response(_encode_state(standing))
 
     async def queue(self, request: Request) -> Response:
         """Return a page of the waiting Packages, oldest first, and their total number. `?after=` is
         the place after which the page starts. Raises Problem 400.
         """
-        channel = _channel(request, "limit", "after")
-        limit = number(request, "limit", queue_listing.PAGE_MAX, range(1, PAGE_END))
-        after = number(request, "after", 0, range(2**63))
+        channel = _read_channel(request, "limit", "after")
+        limit = read_integer(request, "limit", queue_listing.PAGE_MAX, range(1, PAGE_END))
+        after = read_integer(request, "after", 0, range(2**63))
         channels = [name for name in self._parts.queues if channel in (None, name)]
         queued = await self._parts.resume.count_waiting(channels)
         listed, last = await queue_listing.list_page(
@@ -305,8 +309,8 @@ class LocalApi:
         refuse_others(request, ("state", "kind", "before", "limit"))
         state = read_one_of(request, "state", package_listing.STATES)
         kind = read_one_of(request, "kind", tuple(KINDS))
-        before = number(request, "before", END, range(1, END + 1))
-        limit = number(request, "limit", LISTED, range(1, PAGE_END))
+        before = read_integer(request, "before", END, range(1, END + 1))
+        limit = read_integer(request, "limit", LISTED, range(1, PAGE_END))
         rows, last = await package_listing.list_page(
             self._journal, _get_wait_reasons(self._parts), state, kind, before, limit
         )
@@ -319,7 +323,7 @@ class LocalApi:
         number of cancelled Packages.
         """
         return make_json_response(
-            {"deleted": await self._parts.cancellation.clear(_channel(request))}
+            {"deleted": await self._parts.cancellation.clear(_read_channel(request))}
         )
 
     async def answer_inbound(self, request: Request) -> Response:
@@ -328,8 +332,8 @@ class LocalApi:
         """
         refuse_others(request, ("state", "before", "limit"))
         state = read_one_of(request, "state", inbound.STATES)
-        before = number(request, "before", END, range(1, END + 1))
-        limit = number(request, "limit", LISTED_MAX, range(1, PAGE_END))
+        before = read_integer(request, "before", END, range(1, END + 1))
+        limit = read_integer(request, "limit", LISTED_MAX, range(1, PAGE_END))
         listed = inbound.list_payloads(self._journal, limit + 1, state, before)
         last = listed[limit - 1]["number"] if len(listed) > limit else None
         # There are few dead letters, and they have their own list, so the first page contains all
@@ -390,8 +394,8 @@ class LocalApi:
 
     async def listen(self, request: Request) -> Response:
         """Return the stream of events (text/event-stream)."""
-        asked = server_sent.read_request(request, TOPICS)
-        return server_sent.answer(partial(self._parts.events.listen, asked))
+        asked = server_sent.parse_stream_request(request, TOPICS)
+        return server_sent.make_stream_response(partial(self._parts.events.listen, asked))
 
     async def answer_metrics(self, request: Request) -> Response:
         """Return the metrics for Prometheus."""
@@ -430,7 +434,7 @@ async def _retry_satellite(parts: Parts, request: Request) -> Response:
     outbox = parts.outboxes.get(Channel.SATELLITE)
     if outbox is None:
         raise Problem(409, detail="no satellite modem is configured: set satellite-port")
-    outbox.link.ask()
+    outbox.link.request_attempt()
     return make_json_response({"queued": len(outbox)}, 202)
 
 
@@ -467,7 +471,7 @@ def _read_id(text: str) -> int:
     return int(text)
 
 
-def _channel(request: Request, *others: str) -> Channel | None:
+def _read_channel(request: Request, *others: str) -> Channel | None:
     """Return the channel in the request's query, or None for all channels. `others` contains the
     names of other allowed parameters.
     """
@@ -482,7 +486,7 @@ def _add_memory_reason(journal: Journal, answer: dict[str, Any]) -> dict[str, An
     return {**answer, "notOnDisk": why} if why else answer
 
 
-def _answer(standing: PackageState) -> dict[str, Any]:
+def _encode_state(standing: PackageState) -> dict[str, Any]:
     return {
         "id": standing.id,
         "status": standing.status,
@@ -496,7 +500,7 @@ def _describe_progress(standing: PackageState) -> dict[str, Any]:
     """Return the response about a Package, including the time of its acceptance. `status` is null
     while the Package waits.
     """
-    return {**_answer(standing), "accepted": standing.accepted}
+    return {**_encode_state(standing), "accepted": standing.accepted}
 
 
 def _list_payloads(rows: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:

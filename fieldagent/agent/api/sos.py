@@ -26,7 +26,7 @@ from fieldagent.http.guard import get_required_body
 from fieldagent.http.idempotency import read_idempotency_key
 from fieldagent.http.message import Request, Response, make_json_response
 from fieldagent.http.problem import Problem
-from fieldagent.http.query import number, refuse_others
+from fieldagent.http.query import read_integer, refuse_others
 from fieldagent.package import canned
 from fieldagent.package.package import (
     SOS_PRIORITY,
@@ -131,9 +131,11 @@ class IncidentApi:
         newer incident.
         """
         refuse_others(request, ("number",))
-        wanted = number(request, "number", 0, range(1, 2**63))
+        wanted = read_integer(request, "number", 0, range(1, 2**63))
         journal = self._journal
-        current = incident.find_numbered(journal, wanted) if wanted else incident.find_open(journal)
+        current = (
+            incident.find_by_number(journal, wanted) if wanted else incident.find_open(journal)
+        )
         if current is None:
             return make_json_response({"incident": None, "othersNotified": False})
         if current.ended is not None:
@@ -145,7 +147,7 @@ class IncidentApi:
         is_known = await call_off(
             journal, parts.cancellation, parts.intake, parts.proof_keys, current.number
         )
-        over = incident.find_numbered(journal, current.number)
+        over = incident.find_by_number(journal, current.number)
         assert over is not None, "an incident stays"
         return make_json_response(
             {"incident": self._describe_answer(over), "othersNotified": is_known}
@@ -156,7 +158,7 @@ class IncidentApi:
         kit and all stations in range. Raises Problem 404 if the incident is unknown.
         """
         by, text = _read_name_and_text(get_required_body(request))
-        wanted = _number(station), _number(number)
+        wanted = _parse_number(station), _parse_number(number)
         heard = incident_status.list_heard_incidents(self._journal, wanted[1])
         if wanted[0] not in [each["station"] for each in heard]:
             raise Problem(
@@ -272,5 +274,5 @@ def _refuse(faults: list[Fault]) -> None:
         raise InvalidPackage(faults)
 
 
-def _number(text: str) -> int:
+def _parse_number(text: str) -> int:
     return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else -1

@@ -19,7 +19,7 @@ from fieldagent.agent.tracking import LONGEST, SHORTEST, TrackerPace, Tracking
 from fieldagent.http.guard import get_required_body
 from fieldagent.http.message import Request, Response, make_json_response
 from fieldagent.http.problem import Problem
-from fieldagent.http.query import number, refuse_others
+from fieldagent.http.query import read_integer, refuse_others
 from fieldagent.http.routes import Route
 from fieldagent.package.package import Channel, Location, Package
 from fieldagent.package.strict_json import load_document
@@ -38,7 +38,7 @@ def make_routes(parts: Parts, tracking: Tracking) -> list[Route]:
     return [
         Route("GET", "/api/track", partial(_answer_day, parts, tracking)),
         Route("GET", "/api/track/cost", partial(_answer_cost, parts, tracking)),
-        Route("POST", "/api/track/interval", partial(_choose, tracking)),
+        Route("POST", "/api/track/interval", partial(_choose_interval, tracking)),
         Route("DELETE", "/api/track/interval", partial(_clear_interval, tracking)),
         Route("POST", "/api/track/tracker", partial(_accept_report, parts, tracking)),
     ]
@@ -48,7 +48,7 @@ async def _answer_day(parts: Parts, tracking: Tracking, request: Request) -> Res
     refuse_others(request, ("day",))
     clock = parts.journal.clock
     now = datetime.fromtimestamp(clock.date(clock.now()), UTC)
-    begin = _begin_of(dict(request.query).get("day"), now)
+    begin = _find_day_start(dict(request.query).get("day"), now)
     own, _ = await places.list_newest(parts.journal, SEARCHED_POSITIONS_MAX)
     track = sorted((each for each in own if isinstance(each.place, Location)), key=_read_moment)
     pause = tracking.pause()
@@ -79,7 +79,7 @@ async def _answer_day(parts: Parts, tracking: Tracking, request: Request) -> Res
     )
 
 
-def _begin_of(day: str | None, now: datetime) -> datetime:
+def _find_day_start(day: str | None, now: datetime) -> datetime:
     """Return the start of `day`, or of today if `day` is None. Raises Problem."""
     if day is None:
         return now.replace(hour=0, minute=0, second=0, microsecond=0)
@@ -125,7 +125,7 @@ async def _answer_cost(parts: Parts, tracking: Tracking, request: Request) -> Re
     moves all day.
     """
     refuse_others(request, ("interval",))
-    interval = number(request, "interval", 0, range(SHORTEST, LONGEST + 1))
+    interval = read_integer(request, "interval", 0, range(SHORTEST, LONGEST + 1))
     if not interval:
         raise Problem(
             400,
@@ -167,7 +167,7 @@ async def _answer_cost(parts: Parts, tracking: Tracking, request: Request) -> Re
     return make_json_response({"interval": interval, "channels": day})
 
 
-async def _choose(tracking: Tracking, request: Request) -> Response:
+async def _choose_interval(tracking: Tracking, request: Request) -> Response:
     body = _read_object(request)
     faults = [
         ("is not a known member; known is interval", f"/{name[:80]}")

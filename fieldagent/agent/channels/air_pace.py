@@ -176,7 +176,7 @@ class AirPace:
         self._stray += STRAY_SHARE * (abs(seconds - self._mean) - self._stray)
         self._mean += MEAN_SHARE * (seconds - self._mean)
 
-    def pause(self, share: float) -> float:
+    def compute_pause(self, share: float) -> float:
         """Return the seconds of quiet before our next packet."""
         longest = max(PAUSE_MAX_S, self.slowest_air_time * PAUSE_AIR_TIME_SHARE) * min(
             1.0, max(1, self._last_turn.stations_in_range) / CROWD_STATIONS

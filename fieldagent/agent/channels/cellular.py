@@ -202,7 +202,7 @@ class CellularDriver:
             self.progress()
             self.pace.requested_wait = None
             try:
-                ended = await self._link()
+                ended = await self._run_link()
                 self._judge_attempt(ended)
                 if ended.code not in _REGULAR_CLOSES:
                     await self.link.recorder.record_fault(self.link.reason)
@@ -214,7 +214,7 @@ class CellularDriver:
             await self._wait_for_next_attempt()
             await self._recover()
 
-    async def _link(self) -> LinkEnd:
+    async def _run_link(self) -> LinkEnd:
         """Connect to the hub, serve the link until it ends, and return the reason of its end.
         Raises Unreachable if the attempt to connect fails.
         """

@@ -41,7 +41,7 @@ class ConditionNews:
         """Start again for a new link. The condition is reported once over each link."""
         self.last_reported, self.looked_at = None, -inf
 
-    def pause(self) -> float:
+    def compute_pause(self) -> float:
         """Return the seconds until the next check."""
         return max(0.0, self.looked_at + REPORT_INTERVAL_MIN_S - trio.current_time())
 
@@ -85,7 +85,7 @@ def is_changed(previous: KitCondition, condition: KitCondition) -> bool:
         or _is_change_of(previous.clock, condition.clock, CLOCK)
         or _is_change_of(one.credits_left, other.credits_left, CREDITS)
         or (one.credits_left == 0) != (other.credits_left == 0)
-        or _is_heard_otherwise(previous.signals or {}, condition.signals or {})
+        or _is_signal_changed(previous.signals or {}, condition.signals or {})
     )
 
 
@@ -95,7 +95,7 @@ def _is_change_of(first: int | None, second: int | None, minimum: int) -> bool:
     return abs(first - second) >= minimum
 
 
-def _is_heard_otherwise(
+def _is_signal_changed(
     previous: Mapping[str, Sequence[int | None]], condition: Mapping[str, Sequence[int | None]]
 ) -> bool:
     """Return True if the signals of the hour that has just ended differ from those that the last

@@ -104,7 +104,7 @@ class ChannelLink:
         elif self.away_since is None:
             self.away_since = trio.current_time()
 
-    def ask(self) -> None:
+    def request_attempt(self) -> None:
         """Request an attempt now, for example because the antenna now has a view of the sky."""
         self._requested.set()
         self._requested = trio.Event()

@@ -42,7 +42,7 @@ from fieldagent.wire.kit_note import (
     StationsInRange,
     decode,
 )
-from fieldagent.wire.settings_change import NotAChange, read_change
+from fieldagent.wire.settings_change import NotAChange, parse_change
 
 log = logging.getLogger(__name__)
 
@@ -161,7 +161,7 @@ class KitNotes:
         if self.read_in_range is not None:
             return STATIONS_INTERVAL_S
         rest = MODEMS_INTERVAL_S if self.links else inf
-        return rest if self.condition is None else min(rest, self.condition.pause())
+        return rest if self.condition is None else min(rest, self.condition.compute_pause())
 
     def _can_change_soon(self, report: KitReport) -> bool:
         """Return True if the report may change soon. This is also possible if an offered program
@@ -270,7 +270,7 @@ def _read(body: bytes) -> _OfferFile | None:
     match _decode_json(body) if body else None:
         case SettingsOffer(text):
             try:
-                number = read_change(text).number
+                number = parse_change(text).number
             except NotAChange as error:
                 log.warning(UNREADABLE, error)
                 return None

@@ -158,7 +158,7 @@ class RadioDriver:
                         urgent=self.waiting >= WINDOW and not follows
                     )
                 if not follows:
-                    await waits.sleep(self.pace.pause(self.random.random()))
+                    await waits.sleep(self.pace.compute_pause(self.random.random()))
             follows = False
             if self.pause.cancelled_caught or late.cancelled_caught:
                 continue

@@ -109,16 +109,16 @@ class Modem:
         event = await self._ask(command, seconds)
         if not isinstance(event, sbd.ModemReply):
             raise ModemSilent(f"{command} was answered by {event}")
-        self._note_echo(event)
+        self._record_echo(event)
         return event
 
-    def _note_echo(self, event: sbd.SbdEvent) -> None:
+    def _record_echo(self, event: sbd.SbdEvent) -> None:
         if isinstance(event, sbd.ModemReply) and event.is_echoed and self.echo_shows_reset:
             self.is_holding_own_message = False
 
     async def _ask(self, command: str, seconds: float) -> sbd.SbdEvent:
         await self._write(command, self.conversation.send(command), seconds)
-        return await self._answer(command, seconds)
+        return await self._wait_for_reply(command, seconds)
 
     async def _write(self, command: str, data: bytes, seconds: float) -> None:
         with waits.move_on_after(seconds):
@@ -127,7 +127,7 @@ class Modem:
         self._abandon_command()
         raise ModemSilent(f"{command} was not accepted within {seconds:.0f} s")
 
-    async def _answer(self, command: str, seconds: float) -> sbd.SbdEvent:
+    async def _wait_for_reply(self, command: str, seconds: float) -> sbd.SbdEvent:
         with waits.move_on_after(seconds):
             return await self._replies[1].receive()
         self._abandon_command()
@@ -159,7 +159,7 @@ class Modem:
             return await self._replies[1].receive()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._send_line_ends, size)
-            event = await self._answer(command, REPLY_TIMEOUT_S + 60)
+            event = await self._wait_for_reply(command, REPLY_TIMEOUT_S + 60)
             nursery.cancel_scope.cancel()
         return event
 
@@ -179,9 +179,9 @@ class Modem:
             here = -1
             while here < (here := self.conversation.unread):
                 with waits.move_on_after(READ_TIMEOUT_S):
-                    self._note_echo(await self._replies[1].receive())
+                    self._record_echo(await self._replies[1].receive())
                     return self.last_read
-            await self._answer(command, 0.0)
+            await self._wait_for_reply(command, 0.0)
         except ModemSilent as silence:
             log.info("%s", silence)
         return self.last_read

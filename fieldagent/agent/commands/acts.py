@@ -38,13 +38,13 @@ from fieldagent.package.package import Channel
 from fieldagent.package.writing import get_kind
 from fieldagent.system.folder import replace_file
 from fieldagent.system.minisign import NotSigned
-from fieldagent.system.signed_release import read_release
+from fieldagent.system.signed_release import parse_release
 from fieldagent.system.wording import format_count
 from fieldagent.wire.command_settings import parse_offer
 from fieldagent.wire.kit_note import ZIPAPP, OfferReport, ProgramOffer, SettingsOffer
 from fieldagent.wire.sealed_key import open_key
 from fieldagent.wire.settings_change import NotAChange, get_kit_id
-from fieldagent.wire.signed_delta import read_payload
+from fieldagent.wire.signed_delta import parse_payload
 
 log = logging.getLogger(__name__)
 
@@ -74,7 +74,7 @@ def _get_satellite(context: CommandContext) -> ChannelOutbox:
 async def retry(context: CommandContext, command_record: StoredCommand) -> str:
     """Make the satellite modem try now to send waiting Packages. Raises CannotBeDone."""
     outbox = _get_satellite(context)
-    outbox.link.ask()
+    outbox.link.request_attempt()
     return f"the modem tries now, with {format_count(len(outbox), 'Package')} to send"
 
 
@@ -201,7 +201,7 @@ async def _store_delta_offer(context: CommandContext, command_record: StoredComm
     if payload is None:
         raise CannotBeDone("the delta was replaced by a later one")
     try:
-        version = read_release(read_payload(payload).signature.comment).version
+        version = parse_release(parse_payload(payload).signature.comment).version
     except (ValueError, NotSigned) as wrong:
         raise CannotBeDone(str(wrong)) from None
     state = context.settings.state_directory

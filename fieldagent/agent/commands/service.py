@@ -57,18 +57,18 @@ async def run(context: CommandContext, gate: CommandGate) -> None:
     with _record_log(context):
         if not context.start_count:
             context.start_count = await journal.persist(commands.count_start)
-        for each in commands.list_under_way(journal):
+        for each in commands.list_unanswered(journal):
             if each.state == "begun":
                 await _store_answer(context, await _make_answer_after_start(context, each))
         while True:
             news = gate.news
-            for each in commands.list_under_way(journal):
+            for each in commands.list_unanswered(journal):
                 if each.state == "accepted" and not _can_still_arrive(context, each):
                     await _store_answer(context, await _carry_out(context, each))
-            for each in commands.list_under_way(journal):
+            for each in commands.list_unanswered(journal):
                 if each.state == "owed":
                     await _send_answer(context, each)
-            left = commands.list_under_way(journal)
+            left = commands.list_unanswered(journal)
             if all(each.state == "accepted" and _can_still_arrive(context, each) for each in left):
                 with waits.move_on_after(RECHECK_AFTER_S if left else inf):
                     await news.wait()

@@ -31,7 +31,7 @@ from fieldagent.webhook.schedule import (
     SCHEDULE,
     SOS_SCHEDULE,
     compute_delay,
-    wait,
+    compute_wait,
 )
 
 log = logging.getLogger(__name__)
@@ -142,7 +142,7 @@ class _Dispatch:
             # wait until the hook has handled the SOS.
             if len(self.busy) >= self.at_once + delivery.sos or (self.urgent and not delivery.sos):
                 break
-            early = (seconds := wait(delivery.not_before, now)) > 0
+            early = (seconds := compute_wait(delivery.not_before, now)) > 0
             if early and (seconds := min(seconds, self.compute_next_probe(delivery))) > 0:
                 return min(seconds, RECHECK_AFTER_S)
             self.busy.add(delivery.lane)

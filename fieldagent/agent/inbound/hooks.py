@@ -124,7 +124,9 @@ class JournalSpool:
     """Called when a sender must receive a receipt."""
 
     def get_heads(self, limit: int) -> list[Delivery]:
-        return [Delivery(*row) for row in inbound.list_heads(self.journal, self.hook, limit)]
+        return [
+            Delivery(*row) for row in inbound.list_oldest_waiting(self.journal, self.hook, limit)
+        ]
 
     async def mark_handed_over(self, request_id: str) -> None:
         at = self.journal.clock.date(self.journal.clock.now())

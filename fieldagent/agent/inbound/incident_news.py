@@ -102,7 +102,7 @@ class IncidentNews:
         # A kit without a radio does not know its station number at the hub. It recognises its own
         # incident by the number alone, which is possible because each journal starts at a random
         # number.
-        unnamed = self._station == OWN_STATION and incident.is_own(db, update.incident)
+        unnamed = self._station == OWN_STATION and incident.has_raised(db, update.incident)
         if about == self._station or unnamed:
             about = OWN_STATION
         doubtful = entry.sequence in result.unauthenticated

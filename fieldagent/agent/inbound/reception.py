@@ -282,7 +282,7 @@ class Inbox:
             moment = datetime.fromtimestamp(letter.received, UTC)
             extra = {"source": letter.channel, "reason": letter.reason}
             payload = _make_payload(sender, Data(letter.body), moment, self._clock(), extra=extra)
-            inbound.spool(db, payload, self.hooks)
+            inbound.store_payload(db, payload, self.hooks)
             result.payloads.append(payload)
 
     def publish(self, result: ReceivedMessage) -> None:
@@ -358,7 +358,7 @@ class Inbox:
     ) -> None:
         content = entry.content
         if isinstance(content, Introduction):
-            inbound.introduce(db, entry.sequence, content.identity)
+            inbound.store_identity(db, entry.sequence, content.identity)
         elif isinstance(content, Report):
             self._store_report(db, entry, content, result)
         elif isinstance(content, Receipt):
@@ -461,20 +461,20 @@ class Inbox:
         """Store a fragment. Return the entries of the item if this fragment completes it, otherwise
         None.
         """
-        if inbound.is_seen(db, origin, sequence, compute_fingerprint(Entry(sequence, part))):
+        if inbound.has_arrived(db, origin, sequence, compute_fingerprint(Entry(sequence, part))):
             result.duplicates += 1
             return None
         item = inbound.FragmentedItem(origin, sequence, part.count)
-        slices = inbound.store_segment(db, item, part.index, part.payload, result.now)
+        slices = inbound.store_fragment(db, item, part.index, part.payload, result.now)
         try:
             whole = reassemble(sequence, part.count, slices)
         except RemoteProtocolError as error:
             result.troubles.append(f"{part.count} fragments of {sequence}: {error}")
-            inbound.drop_slices(db, item, kept_position=part.index)
+            inbound.delete_fragments(db, item, kept_position=part.index)
             return None
         if whole is None:
             return None
-        inbound.drop_slices(db, item)
+        inbound.delete_fragments(db, item)
         items = (e for e in whole.entries if e.sequence == sequence and isinstance(e.content, Item))
         digest = next(map(compute_item_digest, items), None)
         for fragment in whole.fragments:
@@ -512,7 +512,7 @@ class Inbox:
             came = NumberedItem(min(origin, 0), entry.sequence, compute_item_digest(entry), asks)
         copy = _copy(origin, entry, result) if came is not None and origin > 0 else None
         payload = replace(plain, item=came, copy=copy)
-        inbound.spool(db, payload, self.hooks, result.not_before)
+        inbound.store_payload(db, payload, self.hooks, result.not_before)
         return payload
 
 

@@ -122,7 +122,7 @@ def mark_answered(command_number: int, now: float) -> Operation[None]:
     return store
 
 
-def list_under_way(journal: Journal) -> list[StoredCommand]:
+def list_unanswered(journal: Journal) -> list[StoredCommand]:
     """Return the commands whose answers are not in a Package yet, oldest first."""
     return _read_known(
         journal.read(f"SELECT {_ROW} FROM command WHERE state <> 'answered' ORDER BY number")
@@ -180,10 +180,10 @@ def read_ended_boots(journal: Journal) -> set[str]:
 
 
 def _read_known(rows: list[Any]) -> list[StoredCommand]:
-    return [_of_row(*row) for row in rows]
+    return [_make_command(*row) for row in rows]
 
 
-def _of_row(
+def _make_command(
     number: int,
     verb: int,
     arguments: bytes,
@@ -196,7 +196,7 @@ def _of_row(
     ended_at: float | None,
 ) -> StoredCommand:
     command, is_readable = _read_command(verb, arguments)
-    reply = _answer(number, outcome, answer)
+    reply = _make_answer(number, outcome, answer)
     if reply is None and state in ("owed", "answered"):
         reply = CommandAnswer(
             number, CommandOutcome.FAILED, answer_text.pack(DAMAGED_ANSWER_REASON)
@@ -216,7 +216,7 @@ def _read_command(verb: int, arguments: bytes) -> tuple[RemoteCommand, bool]:
     return command, True
 
 
-def _answer(number: int, outcome: int | None, body: bytes | None) -> CommandAnswer | None:
+def _make_answer(number: int, outcome: int | None, body: bytes | None) -> CommandAnswer | None:
     with suppress(ValueError):
         if outcome is not None:
             return CommandAnswer(number, CommandOutcome(outcome), bytes(body or b""))

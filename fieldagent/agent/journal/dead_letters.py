@@ -79,7 +79,7 @@ def list_newest(journal: Journal, limit: int = LETTERS_MAX) -> list[DeadLetter]:
     return [DeadLetter(*row) for row in rows]
 
 
-def tally(journal: Journal) -> Tally:
+def count_letters(journal: Journal) -> Tally:
     """Return three numbers of dead letters: arrived since the journal was created, deleted for
     space since then, and kept now.
     """

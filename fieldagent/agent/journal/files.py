@@ -73,7 +73,7 @@ class JournalFiles:
         disk = os.statvfs(self._folder)
         return disk.f_bavail * disk.f_frsize
 
-    def can_start_anew(self, writing: Callable[[sqlite3.Connection], None]) -> bool:
+    def can_write_to_disk(self, writing: Callable[[sqlite3.Connection], None]) -> bool:
         """Return True if the disk's journal can be opened and the function `writing` succeeds on
         it.
         """
@@ -97,7 +97,7 @@ class JournalFiles:
         """
         try:
             try:
-                self.path = _copy_of_files(self._home)
+                self.path = _copy_files(self._home)
                 opened = open_journal(self.path)
                 self.may_return = not list(self.path.parent.glob("*.bad"))
             except (OSError, Unusable):
@@ -186,7 +186,7 @@ def _open_journal(folder: Path, tries: int) -> OpenedJournal:
         time.sleep(OPEN_PAUSE_S)
 
 
-def _copy_of_files(folder: Path) -> Path:
+def _copy_files(folder: Path) -> Path:
     """Copy the journal's files to memory. Raises OSError."""
     copy = _make_folder() / folder.name
     try:

@@ -176,14 +176,14 @@ def store_signs(handheld_packet: HandheldSent, sign_texts: str) -> Operation[Non
     return store
 
 
-def make_key(handle: str, packet_number: int) -> str:
+def make_idempotency_key(handle: str, packet_number: int) -> str:
     """Return the Idempotency-Key for the Package that is made from a handheld's packet."""
     return f"mesh {handle} {packet_number}"
 
 
-def is_key(key: str) -> bool:
-    """Return True if `key` has exactly the form of `make_key`. Keys of other programs may only
-    begin in the same way.
+def is_idempotency_key(key: str) -> bool:
+    """Return True if `key` has exactly the form of `make_idempotency_key`. Keys of other programs
+    may only begin in the same way.
     """
     return _KEY.fullmatch(key) is not None
 
@@ -355,7 +355,7 @@ def find_answered(journal: Journal, handle: str, packet: int) -> str | None:
     return rows[0][0] if rows else None
 
 
-def read(request_id: str) -> Operation[bool]:
+def mark_read(request_id: str) -> Operation[bool]:
     """Return the operation that records that a person has read the text. Its result is True if this
     was not recorded before.
     """

@@ -74,7 +74,7 @@ def mark_arrived(
     return cursor.rowcount > 0
 
 
-def is_seen(db: sqlite3.Connection, origin: int, sequence: int, digest: bytes) -> bool:
+def has_arrived(db: sqlite3.Connection, origin: int, sequence: int, digest: bytes) -> bool:
     """Return True if an item or fragment with this digest came from `origin` with the number
     `sequence`. The number alone is not enough, because a sender may use a number again.
     """
@@ -85,7 +85,7 @@ def is_seen(db: sqlite3.Connection, origin: int, sequence: int, digest: bytes) -
     return rows.fetchone() is not None
 
 
-def find_whole(db: sqlite3.Connection, origin: int, sequence: int, digest: bytes) -> bytes:
+def find_item_digest(db: sqlite3.Connection, origin: int, sequence: int, digest: bytes) -> bytes:
     """Return the digest of the item to which a fragment belongs, or b'' if it is unknown."""
     row = db.execute(
         "SELECT whole FROM arrived WHERE origin = ? AND sequence = ? AND digest = ?",
@@ -94,7 +94,7 @@ def find_whole(db: sqlite3.Connection, origin: int, sequence: int, digest: bytes
     return b"" if row is None or row[0] is None else bytes(row[0])
 
 
-def introduce(db: sqlite3.Connection, origin: int, person: Identity) -> None:
+def store_identity(db: sqlite3.Connection, origin: int, person: Identity) -> None:
     """Store the identity of `origin`, which is negative for a station. A known identity is
     replaced.
     """
@@ -129,7 +129,7 @@ def read_station_names(journal: Journal) -> dict[int, str]:
     }
 
 
-def spool(
+def store_payload(
     db: sqlite3.Connection, payload: Received, hooks: Iterable[str], not_before: float = 0.0
 ) -> None:
     """Store a payload for each of the hooks. Unless the payload is an SOS, it waits until
@@ -221,7 +221,9 @@ def add_unreadable_report(
     )
 
 
-def list_unreadable_owed(journal: Journal, channel: str) -> list[PendingUnreadableReport]:
+def list_pending_unreadable_reports(
+    journal: Journal, channel: str
+) -> list[PendingUnreadableReport]:
     """Return the reports of unreadable messages that the hub has not received yet, oldest first."""
     rows = journal.read(
         "SELECT size, guard, at FROM unreadable_owed WHERE channel = ? ORDER BY at", channel
@@ -308,7 +310,7 @@ def list_pending_stages(journal: Journal, limit: int = 64) -> list[PendingStage]
     return _list_stages(journal.read(f"{_STAGES} ORDER BY at LIMIT ?", limit))
 
 
-def is_hub_stage_owed(journal: Journal) -> bool:
+def has_pending_hub_stage(journal: Journal) -> bool:
     """Return True if a receipt for one of the hub's own items has not been sent yet."""
     return bool(journal.read("SELECT 1 FROM rung_owed WHERE origin >= 0 LIMIT 1"))
 
@@ -354,7 +356,7 @@ STATION_RECEIPT_LIFETIME_S = 7 * 86_400
 """Seconds for which a receipt for a station is kept."""
 
 
-def list_station_owed(journal: Journal, limit: int = 64) -> list[PendingStationStage]:
+def list_pending_station_stages(journal: Journal, limit: int = 64) -> list[PendingStationStage]:
     """Return the receipts that stations have not received yet, newest first."""
     rows = journal.read(
         "SELECT station, sequence, rung, text, at, digest, asks FROM station_owed"
@@ -384,7 +386,7 @@ def mark_read_by(db: sqlite3.Connection, request_id: str, person_name: str) -> b
     return cursor.rowcount == 1
 
 
-def store_segment(
+def store_fragment(
     db: sqlite3.Connection, item: FragmentedItem, position: int, segment: bytes, now: float
 ) -> dict[int, bytes]:
     """Store one fragment, and return all fragments of the item that this kit has."""
@@ -405,7 +407,9 @@ def read_fragments(db: sqlite3.Connection, item: FragmentedItem) -> dict[int, by
     return dict(db.execute(_SLICES, item).fetchall())
 
 
-def drop_slices(db: sqlite3.Connection, item: FragmentedItem, *, kept_position: int = -1) -> None:
+def delete_fragments(
+    db: sqlite3.Connection, item: FragmentedItem, *, kept_position: int = -1
+) -> None:
     """Delete all fragments of an item except the one at position `kept_position`."""
     db.execute(
         "DELETE FROM slice WHERE origin = ? AND sequence = ? AND count = ? AND position <> ?",
@@ -426,7 +430,7 @@ def read_committed_fragments(journal: Journal, item: FragmentedItem) -> dict[int
     return dict(journal.read(_SLICES, *item))
 
 
-def list_heads(journal: Journal, hook: str, limit: int) -> list[Sequence[Any]]:
+def list_oldest_waiting(journal: Journal, hook: str, limit: int) -> list[Sequence[Any]]:
     """Return the oldest waiting payload of each lane, ordered by the time when they are due."""
     return journal.read(
         "SELECT request_id, lane, body, received, attempts, not_before FROM (SELECT number,"

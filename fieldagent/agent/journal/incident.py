@@ -92,7 +92,7 @@ def compute_shown_age(heard_incident: HeardIncident, clock: ElapsedTime) -> int 
     return age if was_dated and age > AGE_SHOWN_S else None
 
 
-def join(
+def add_to_incident(
     db: sqlite3.Connection,
     sequence: int,
     now: float,
@@ -130,7 +130,7 @@ def join(
     return number
 
 
-def is_own(db: sqlite3.Connection, incident_number: int) -> bool:
+def has_raised(db: sqlite3.Connection, incident_number: int) -> bool:
     """Return True if `incident_number` is an incident that this kit has raised."""
     rows = db.execute("SELECT 1 FROM incident WHERE number = ?", (incident_number,))
     return rows.fetchone() is not None
@@ -138,10 +138,10 @@ def is_own(db: sqlite3.Connection, incident_number: int) -> bool:
 
 def mark_called_off(db: sqlite3.Connection, incident_number: int, now: float) -> bool:
     """Cancel this kit's incident `incident_number`. Return True if the incident was open."""
-    return _end(db, incident_number, IncidentState.CALLED_OFF, now)
+    return _end_incident(db, incident_number, IncidentState.CALLED_OFF, now)
 
 
-def _end(db: sqlite3.Connection, number: int, state: str, now: float) -> bool:
+def _end_incident(db: sqlite3.Connection, number: int, state: str, now: float) -> bool:
     cursor = db.execute(
         "UPDATE incident SET state = ?, ended = ? WHERE number = ? AND ended IS NULL",
         (state, now, number),
@@ -181,7 +181,7 @@ def record_update(
             (update.incident,),
         )
     elif update.station == OWN_STATION and counts and update.state is IncidentState.CLOSED:
-        _end(db, update.incident, IncidentState.CLOSED, now)
+        _end_incident(db, update.incident, IncidentState.CLOSED, now)
 
 
 def store_heard_incident(db: sqlite3.Connection, heard_incident: HeardIncident) -> None:
@@ -274,7 +274,7 @@ def find_last(journal: Journal) -> Incident | None:
     return incidents[0] if incidents else None
 
 
-def find_numbered(journal: Journal, incident_number: int) -> Incident | None:
+def find_by_number(journal: Journal, incident_number: int) -> Incident | None:
     """Return the incident `incident_number`, whether open or over, or None if it does not exist."""
     incidents = _read_incidents(journal.read(f"{_COLUMNS} WHERE number = ?", incident_number))
     return incidents[0] if incidents else None

@@ -213,7 +213,7 @@ class Journal(GroupCommit[sqlite3.Connection]):
                 self._files.forget(copy)
         elif idle():
             writing = partial(elapsed_base.store_base, base=self.clock.get_base())
-            takes = await trio.to_thread.run_sync(self._files.can_start_anew, writing)
+            takes = await trio.to_thread.run_sync(self._files.can_write_to_disk, writing)
             # Try later if an SOS has arrived in the meantime or waits for its commit.
             if takes and not self.is_busy and idle():
                 self.fail(DISK_USABLE_NOTICE)

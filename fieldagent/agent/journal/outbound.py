@@ -351,7 +351,7 @@ class NewPackage(NamedTuple):
     check_in: CheckIn | None = None
 
 
-def accept(package: NewPackage) -> Operation[int]:
+def store_new_package(package: NewPackage) -> Operation[int]:
     """Return the operation that stores a new Package. Its result is the sequence number on the air.
     Raises IncidentOver if the incident in `joins` is over.
     """
@@ -395,7 +395,7 @@ def accept(package: NewPackage) -> Operation[int]:
         if package.undated:
             dating.mark_undated(db, sequence)
         if package.is_sos:
-            incident.join(
+            incident.add_to_incident(
                 db, sequence, package.accepted, package.joins, package.unauthenticated_handle
             )
         if package.calls_off is not None:
@@ -412,7 +412,7 @@ def _compute_next_sequence(db: sqlite3.Connection) -> int:
     return int(row[0] or 0) + 1
 
 
-def end(endings: Iterable[EndedDelivery], now: float) -> Operation[None]:
+def record_ends(endings: Iterable[EndedDelivery], now: float) -> Operation[None]:
     """Return the operation that records the ends of channel deliveries, and the Package's own
     status if it is now final. A neighbour's item that was damaged may then be relayed again.
 
@@ -455,7 +455,7 @@ def store_with_ends(
     """
     if not endings:
         return operation
-    note_ends = end(endings, now)
+    note_ends = record_ends(endings, now)
 
     def store(db: sqlite3.Connection) -> int:
         note_ends(db)

@@ -124,7 +124,7 @@ class Packet:
     to them."""
     receipts: list[tuple[Entry, bool]] = field(default_factory=list)
     """Receipts for our items. The second member is True if we requested the receipt."""
-    others_words: list[Entry] = field(default_factory=list)
+    others_receipts: list[Entry] = field(default_factory=list)
     """Receipts for other stations' items, and the answers to them."""
     opened: list[ReceivedMessage] = field(default_factory=list)
     """Contents of parcels for this kit."""
@@ -174,7 +174,7 @@ class PacketReception:
             self.troubles.record(Trouble.NO_KEY)
             return None
         try:
-            envelope = _read(body, self.group.keys)
+            envelope = _decode(body, self.group.keys)
         except Unauthenticated as error:
             self._count_foreign_packet(body, error)
             return None
@@ -198,7 +198,7 @@ class PacketReception:
             self.troubles.record(Trouble.NO_TAG)
             return
         try:
-            origin = _read(body, self.group.dropped).origin if self.group.dropped else 0
+            origin = _decode(body, self.group.dropped).origin if self.group.dropped else 0
         except RemoteProtocolError:
             origin = 0
         if origin:
@@ -267,7 +267,7 @@ class PacketReception:
                 packet.overheard_acks.append((entry.sequence, content))
         elif isinstance(content, Introduction):
             if entry.sequence == station:
-                inbound.introduce(db, -station, content.identity)
+                inbound.store_identity(db, -station, content.identity)
         elif isinstance(content, Fragment):
             self._store_fragment(db, entry.sequence, content, packet)
         else:
@@ -304,7 +304,7 @@ class PacketReception:
         answers our receipt for one of the station's items.
         """
         if receipt.by != self.station:
-            packet.others_words.append(entry)
+            packet.others_receipts.append(entry)
         elif receipt.stage is Stage.STORED:
             owed = self._readings.find_answered(packet.station, entry)
             if owed is not None:
@@ -421,7 +421,7 @@ class PacketReception:
             packet.heard.append((sequence, ack))
 
 
-def _read(body: bytes, keys: Sequence[bytes]) -> Envelope:
+def _decode(body: bytes, keys: Sequence[bytes]) -> Envelope:
     """Return the envelope of a packet. Raises RemoteProtocolError, and Unauthenticated if the
     packet matches none of the keys.
     """
@@ -440,7 +440,9 @@ def _make_fragments_ack(db: sqlite3.Connection, station: int, sequence: int, par
     if slices:
         digest = compute_fragments_digest(slices.values())
         return Ack(station, part.count, frozenset(slices), digest=digest)
-    digest = inbound.find_whole(db, -station, sequence, compute_fingerprint(Entry(sequence, part)))
+    digest = inbound.find_item_digest(
+        db, -station, sequence, compute_fingerprint(Entry(sequence, part))
+    )
     return Ack(station, part.count, frozenset(range(part.count)), digest=digest)
 
 
@@ -493,7 +495,8 @@ def _is_another_kits(db: sqlite3.Connection, envelope: Envelope, own_station: in
     if origin == own_station:
         return not items or not all(_is_ours(db, entry) for entry in items)
     return not all(
-        inbound.is_seen(db, -origin, entry.sequence, compute_fingerprint(entry)) for entry in items
+        inbound.has_arrived(db, -origin, entry.sequence, compute_fingerprint(entry))
+        for entry in items
     )
 
 

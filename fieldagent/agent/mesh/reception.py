@@ -149,7 +149,7 @@ class RadioReception:
             self._piggyback.load_entries()
         for entry, asked in packet.receipts:
             readings.answer(packet.station, entry, now, is_answer_asked=asked)
-        for entry in packet.others_words:
+        for entry in packet.others_receipts:
             said = entry.content
             assert isinstance(said, Receipt)
             came = packet.station, entry, packet.sender, packet.hops, now
@@ -158,7 +158,7 @@ class RadioReception:
             elif said.by != packet.station:
                 asked = self._rounds.is_asked(said.by, entry.sequence, said.digest)
                 readings.process_receipt(*came, crowd=crowd, is_answer_asked=asked)
-        if packet.receipts or packet.others_words:
+        if packet.receipts or packet.others_receipts:
             self._queue.wake()
 
     def _record_route(self, packet: Packet) -> None:

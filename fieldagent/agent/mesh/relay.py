@@ -103,7 +103,7 @@ class Relay:
             for (station, _), each in sorted(
                 self.waiting.items(), key=lambda waiting: not _is_urgent(waiting[1].entry)
             )
-            if self._budget(db, each.entry, each.credits, now)
+            if self._make_booking(db, each.entry, each.credits, now)
         ]
         return [accepted for accepted in results if accepted is not None]
 
@@ -142,7 +142,7 @@ class Relay:
         # Use the entry's fingerprint, because a neighbour that lost its journal reuses its numbers.
         identity = compute_fingerprint(entry)
         request = RELAYED + identity
-        if inbound.is_seen(db, -station, entry.sequence, request):
+        if inbound.has_arrived(db, -station, entry.sequence, request):
             return None
         self._refund(db)
         spent = self._compute_spent(db, now)
@@ -195,12 +195,12 @@ class Relay:
             channels.append(Channel.CELLULAR)
         if Channel.SATELLITE in self._channels and not isinstance(entry.content, Parcel):
             cost = _compute_cost(entry)
-            if pay := self._budget(db, entry, cost, now):
+            if pay := self._make_booking(db, entry, cost, now):
                 pay(db)
                 channels.append(Channel.SATELLITE)
         return channels
 
-    def _budget(
+    def _make_booking(
         self, db: sqlite3.Connection, entry: Entry, cost: int, now: float
     ) -> Operation[None] | None:
         """Return the operation that books `cost` for today, or None if the budgets do not allow
@@ -254,7 +254,7 @@ def enter(
         deliveries=dict.fromkeys(package.channels, ChannelDelivery()),
         priority=package.priority,
     )
-    sequence = outbound.accept(new)(db)
+    sequence = outbound.store_new_package(new)(db)
     return StoredPackage(
         sequence, -sequence, package, digest, None, now, expires, None, None, dated=date
     )

@@ -243,7 +243,7 @@ class ItemRepeater:
         """If we reach the hub over a neighbour, send it receipts for its items in a parcel."""
         if not (self._is_carried() and self._parcels.can_report_missing()):
             return
-        if not inbound.is_hub_stage_owed(self._journal):
+        if not inbound.has_pending_hub_stage(self._journal):
             return
         elapsed = self._clock()
         for accepted in await self._journal.persist(

@@ -101,7 +101,7 @@ class Cancellation:
         Each batch has its own commit, so that an SOS that arrives meanwhile is not delayed.
         """
         await self._wait_until_resumed()
-        waiting = {key: None for queue in self._of(channel) for key in queue.list_waiting()}
+        waiting = {key: None for queue in self._get_queues(channel) for key in queue.list_waiting()}
         for each in incident.list_all_open(self._journal):
             for sequence in incident.list_items(self._journal, each.number):
                 waiting.pop(sequence, None)
@@ -129,7 +129,7 @@ class Cancellation:
         await self._wait_until_resumed()
         canceled: list[EndedDelivery] = []
         in_flight: list[trio.Event] = []
-        for queue in self._of(channel):
+        for queue in self._get_queues(channel):
             withdrawn = queue.withdraw(sequences, CANCELED_BY_CALL_REASON)
             canceled += [EndedDelivery(out, queue.channel, CANCELED) for out in withdrawn.removed]
             in_flight += withdrawn.in_flight
@@ -137,7 +137,7 @@ class Cancellation:
             await self._endings.record(canceled)
         return in_flight
 
-    def _of(self, channel: Channel | None) -> list[ChannelQueue]:
+    def _get_queues(self, channel: Channel | None) -> list[ChannelQueue]:
         return [queue for name, queue in self._queues.items() if channel in (None, name)]
 
 

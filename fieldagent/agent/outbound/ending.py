@@ -79,7 +79,7 @@ class Endings:
         # the queues at the next start.
         taken_out = [each for one in endings for each in self._cancel_superfluous(one, known)]
         endings = [*endings, *taken_out]
-        note_ends = outbound.end(endings, self.clock())
+        note_ends = outbound.record_ends(endings, self.clock())
         await self._journal.persist(
             note_ends if extra_operation is None else combine_operations(extra_operation, note_ends)
         )

@@ -69,7 +69,7 @@ class HubPiggyback:
         }
         self._unreadable = [
             each
-            for each in inbound.list_unreadable_owed(self._journal, self._channel)
+            for each in inbound.list_pending_unreadable_reports(self._journal, self._channel)
             if each not in self._unreadable_under_way
         ]
 

@@ -34,7 +34,7 @@ def may_include_user_messages(journal: Journal, incident_number: int) -> bool:
     ).values():
         if not isinstance(known, StoredPackage):
             return True
-        by_handheld = handhelds.is_key(known.idempotency_key or "")
+        by_handheld = handhelds.is_idempotency_key(known.idempotency_key or "")
         if isinstance(known.package.item, Message) and not by_handheld:
             return True
     return False

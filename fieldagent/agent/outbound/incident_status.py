@@ -86,7 +86,7 @@ def list_heard_incidents(
     names = inbound.read_station_names(journal)
     earliest = journal.clock.now() - OVER_SHOWN_S
     handhelds_own = [
-        _of_handheld(journal, each, handle)
+        _describe_handheld_incident(journal, each, handle)
         for each, handle in incident.list_unproved(journal, HEARD_SHOWN)
         if each.ended is None or each.ended > earliest
     ]
@@ -164,7 +164,7 @@ def list_steps(journal: Journal, own_incident: Incident, sequences: Sequence[int
     return (
         steps
         + [_make_step(word) for word in incident.list_updates(journal, own_incident.number)]
-        + _end(own_incident, date)
+        + _make_end_step(own_incident, date)
     )
 
 
@@ -180,7 +180,7 @@ def _make_step(update: StoredUpdate) -> Step:
     return step if update.is_authenticated else step | {"unauthenticated": True}
 
 
-def _end(own_incident: Incident, date: Any) -> list[Step]:
+def _make_end_step(own_incident: Incident, date: Any) -> list[Step]:
     """Return the step of a cancellation. The step of a closed incident is already among the
     updates.
     """
@@ -235,7 +235,9 @@ def _compute_next_try(
     return max(date(now), min(moments)) if moments else None
 
 
-def _of_handheld(journal: Journal, handheld_incident: Incident, handle: str) -> dict[str, Any]:
+def _describe_handheld_incident(
+    journal: Journal, handheld_incident: Incident, handle: str
+) -> dict[str, Any]:
     items = [
         _describe_item(journal, each)
         for each in incident.list_items(journal, handheld_incident.number)[:1]

@@ -183,7 +183,7 @@ class Intake:
         with self._wait_for_id(id_), self._end_replaced(package, id_, deliveries) as replaced:
             journal = self._journal
             commit = journal.commit_urgent if package.urgent else journal.commit_on_disk
-            operation = _store_with_reasons(outbound.accept(new), begins, now)
+            operation = _store_with_reasons(outbound.store_new_package(new), begins, now)
             sequence = await commit(outbound.store_with_ends(operation, replaced, now))
             accepted = StoredPackage(
                 *(sequence, id_, stamped, identity, key, now, expires, None, None),

@@ -50,9 +50,9 @@ async def track(
             await journal.wait_for_commit()
             continue
         paid_at = trio.current_time()
-        await _add(journal, intake, source, None)
+        await _add_position(journal, intake, source, None)
         while incident.find_open(journal) is not None:
-            free = _free(queues)
+            free = _list_free_channels(queues)
             await waits.sleep(min(FREE_CHANNEL_INTERVAL_S, interval_s) if free else interval_s)
             due = trio.current_time() - paid_at >= interval_s
             if incident.find_open(journal) is None:
@@ -61,18 +61,18 @@ async def track(
                 paid_at = trio.current_time()
             # Check again which channels are free, because without the IP link each position would
             # cost an SMS.
-            if due or (free := free & _free(queues)):
-                await _add(journal, intake, source, None if due else free)
+            if due or (free := free & _list_free_channels(queues)):
+                await _add_position(journal, intake, source, None if due else free)
 
 
-def _free(queues: Mapping[Channel, ChannelQueue]) -> frozenset[Channel]:
+def _list_free_channels(queues: Mapping[Channel, ChannelQueue]) -> frozenset[Channel]:
     """Return the channels on which a message costs nothing at present."""
     return frozenset(
         channel for channel in queues if not queues[channel].limits.tariff.compute_units(1)
     )
 
 
-async def _add(
+async def _add_position(
     journal: Journal,
     intake: Intake,
     source: tuple[str, int],

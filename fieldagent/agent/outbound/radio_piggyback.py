@@ -232,7 +232,9 @@ class RadioPiggyback:
 
     def load_entries(self) -> None:
         """Load the receipts for other stations' items that those stations have not received."""
-        self.readings.replace_own_receipts(inbound.list_station_owed(self._journal), self.clock())
+        self.readings.replace_own_receipts(
+            inbound.list_pending_station_stages(self._journal), self.clock()
+        )
 
     def report(self, origin: int, report: Entry) -> None:
         said = report.content

@@ -63,7 +63,7 @@ def list_reached(journal: Journal, stored_package: PackageFacts) -> list[Step]:
             text = f"at {HUB}" if at_hub else f"left by {channel}"
             steps.append(Step(at, "hub" if at_hub else "left", "", text))
     for receipt in outbound.list_receipts(journal, stored_package.sequence):
-        steps.append(_of_receipt(receipt.by, receipt.at, is_station=receipt.kind == "agent"))
+        steps.append(_make_receipt_step(receipt.by, receipt.at, is_station=receipt.kind == "agent"))
     if (relayed := on_air.find_relay_time(journal, stored_package.sequence)) is not None:
         steps.append(Step(date(relayed), "hub", "", f"at {HUB}, reported by a neighbour"))
     for at, text in on_air.list_left_nearby(journal, stored_package.sequence):
@@ -73,7 +73,9 @@ def list_reached(journal: Journal, stored_package: PackageFacts) -> list[Step]:
         stored_package.status in (Status.ERROR, Status.CANCELED, Status.COLLAPSED)
         and stored_package.ended
     ):
-        steps.append(Step(date(stored_package.ended), "ended", "", _end(journal, stored_package)))
+        steps.append(
+            Step(date(stored_package.ended), "ended", "", _describe_end(journal, stored_package))
+        )
     return sorted(steps, key=lambda step: (STEP_ORDER.index(step.stage), step.at))
 
 
@@ -104,7 +106,7 @@ def _describe_addressee(journal: Journal, stored_package: PackageFacts | StoredP
     return ""
 
 
-def _of_receipt(receiver: Identity, at: float, *, is_station: bool) -> Step:
+def _make_receipt_step(receiver: Identity, at: float, *, is_station: bool) -> Step:
     if not is_station:
         return Step(at, "hub", "", f"at {HUB}")
     who = _find_name(receiver)
@@ -123,7 +125,7 @@ def _describe_kit(person: Identity) -> str:
     return f"station {person.id}" if unnamed else _find_name(person)
 
 
-def _end(journal: Journal, stored_package: PackageFacts) -> str:
+def _describe_end(journal: Journal, stored_package: PackageFacts) -> str:
     if stored_package.status is not Status.ERROR:
         return str(stored_package.status).lower()
     why = {

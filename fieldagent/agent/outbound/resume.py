@@ -70,7 +70,7 @@ class Resume:
         if count:
             log.info("%d%s that waited continue", count, more)
         if self._ended:
-            note_ends = outbound.end(self._ended, self._endings.clock())
+            note_ends = outbound.record_ends(self._ended, self._endings.clock())
             self._journal.commit_at_start(combine_operations(note_ends, *self._notes))
             self._ended, self._notes = [], []
         if self._place is None:

@@ -142,7 +142,7 @@ class Summaries:
 
     def record_item(self, station: int, item_number: int, digest: bytes, now: float) -> None:
         """Record that this kit has the item: it has arrived, or it is our own item and has left."""
-        known = self._of(station)
+        known = self._get_summary(station)
         if known.stored_digests.get(item_number) == digest:
             return
         known.stored_digests[item_number] = digest
@@ -155,7 +155,7 @@ class Summaries:
 
     def hide_item(self, station: int, item_number: int) -> None:
         """Record that this kit has the item but must not list it, and stop asking for the item."""
-        known = self._of(station)
+        known = self._get_summary(station)
         known.missing.pop(item_number, None)
         if item_number not in known.stored_digests:
             known.unlisted.add(item_number)
@@ -172,7 +172,7 @@ class Summaries:
         assert isinstance(summary.content, Ack)
         first, numbers = summary.sequence, {*list_numbers(summary)}
         station = summary.content.station
-        known = self._of(station)
+        known = self._get_summary(station)
         window = known.get_listed_numbers()
         fresh = {
             each
@@ -284,7 +284,7 @@ class Summaries:
 
     def mark_sent(self, station: int, now: float) -> None:
         """Record that the summary of `station` was sent."""
-        known = self._of(station)
+        known = self._get_summary(station)
         known.is_told_by_other = known.is_asked_by_other = True
         known.changed = False
         if now - known.asked_at >= ASK_AFTER_S / 2:
@@ -313,7 +313,7 @@ class Summaries:
         )
         return Entry(first, Ack(station, 0, arrived, digest=digest if present else b""))
 
-    def _of(self, station: int) -> _StationSummary:
+    def _get_summary(self, station: int) -> _StationSummary:
         known = self._stations.pop(station, None) or _StationSummary()
         self._stations[station] = known
         while len(self._stations) > STATIONS_MAX:

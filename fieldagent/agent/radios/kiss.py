@@ -154,7 +154,7 @@ class TncModem:
                 elif kind == kiss.DATA:
                     self._process_frame(content)
                 elif kind == kiss.SET_HARDWARE:
-                    self._store_waiting_bytes(kiss.read_waiting_bytes(content))
+                    self._store_waiting_bytes(kiss.parse_waiting_bytes(content))
                 else:
                     self._ignored += 1
             self._link.facts["ignoredFrames"] = self._ignored
@@ -193,7 +193,7 @@ async def open_tnc(place: RadioPlace, link: ChannelLink) -> AsyncIterator[TncMod
     """Open a TNC at a serial port or tcp://host:port. Raises RadioLost and PortLost, in exception
     groups.
     """
-    call, where = ax25.read_call(place.callsign), place.port
+    call, where = ax25.parse_callsign(place.callsign), place.port
     if where.startswith("tcp://"):
         async with (
             await _connect(where) as stream,

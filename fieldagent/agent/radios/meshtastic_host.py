@@ -280,7 +280,7 @@ class MeshtasticHost:
                 continue
             for message in self._deframer.receive_data(data):
                 try:
-                    self._process_message(wire.read_from_radio(message))
+                    self._process_message(wire.decode_from_radio(message))
                 except RemoteProtocolError as error:
                     log.debug("the radio sent unreadable data: %s", error)
 
@@ -304,7 +304,7 @@ class MeshtasticHost:
             self._heard.add(HostReception(node=message.node_info))
 
     def _process_packet(self, packet: MeshPacket) -> None:
-        answer = wire.read_answer(packet)
+        answer = wire.decode_answer(packet)
         if answer is None:
             self._heard.add(HostReception(packet))
         elif answer[0] in self._answers.awaited:

@@ -30,7 +30,7 @@ def _is_answer(data: bytes) -> bool:
     """
     for message in wire.Deframer().receive_data(data):
         try:
-            answer = wire.read_from_radio(message)
+            answer = wire.decode_from_radio(message)
         except RemoteProtocolError:
             continue
         if answer.my_info is not None and answer.my_info.number:

@@ -45,7 +45,7 @@ REGIONS: dict[str, tuple[Band, ...]] = {
 """Bands by `radio-region`. A region without bands has no limit on air-time."""
 
 
-def read(value: str) -> str:
+def parse_region(value: str) -> str:
     """Parse the value of the setting `radio-region`, and return the region's name. Raises
     WrongProperty.
     """
@@ -80,7 +80,7 @@ def find_faults(settings: Mapping[str, str]) -> list[str]:
     if protocol == "meshtastic":
         return []
     try:
-        region = read(settings["radio-region"])
+        region = parse_region(settings["radio-region"])
         figures = f"{protocol}-frequency", f"{protocol}-bandwidth"
         frequency, bandwidth = (settings.get(each) for each in figures)
         limit = find_air_limit(

@@ -15,12 +15,12 @@ BAUD = 19_200
 
 
 def _is_answer(data: bytes) -> bool:
-    return model.IRIDIUM in (model.read_model(data) or "").upper()
+    return model.IRIDIUM in (model.find_model_name(data) or "").upper()
 
 
 async def read_report(line: DeviceLine) -> DeviceReport:
     """Query the model of the modem at `line`, and return a report."""
-    name = await answer_to(line, model.QUESTION, model.read_model) or "of unknown model"
+    name = await answer_to(line, model.QUESTION, model.find_model_name) or "of unknown model"
     return DeviceReport(f"satellite modem, {name}", facts={"model": name})
 
 

@@ -14,7 +14,7 @@ from fieldagent.kit.cloud_init import UnfitValue
 from fieldagent.kit.provision import AUTHORITY, UPDATE_KEY
 from fieldagent.system.folder import replace_file
 from fieldagent.system.lazy_named_tuple import NamedTuple
-from fieldagent.system.minisign import NotSigned, read_keys
+from fieldagent.system.minisign import NotSigned, parse_keys
 from fieldagent.system.properties import InvalidSettings
 from fieldagent.system.terminal import escape_line
 from fieldagent.system.text_files import read_text_file
@@ -128,7 +128,7 @@ def _read_certificate(file: Path) -> str:
 def _update_key(file: Path) -> str:
     text = read_text_file(file, errors="replace")
     try:
-        read_keys(text)
+        parse_keys(text)
     except NotSigned as wrong:
         raise UnfitValue(f"{file}: {wrong}") from None
     return text

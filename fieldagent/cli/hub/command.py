@@ -27,7 +27,7 @@ from fieldagent.hub.store.contract import Db, Store
 from fieldagent.system.exit_codes import ERROR, OK
 from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.minisign import NotSigned
-from fieldagent.system.program_delta import NoDelta, read_delta
+from fieldagent.system.program_delta import NoDelta, parse_delta
 from fieldagent.system.signed_release import DELTA, check_release_as
 from fieldagent.system.terminal import escape_lines, format_local_time
 from fieldagent.system.wording import describe_reason, format_count
@@ -128,7 +128,7 @@ def _read_delta(arguments: argparse.Namespace) -> bytes:
     signature = file.with_name(f"{file.name}.minisig")
     try:
         delta = file.read_bytes()
-        read_delta(delta)
+        parse_delta(delta)
         signed = make_signed_delta(delta, signature.read_text())
         release = check_release_as(DELTA, signed.signature.comment, time.time())
     except OSError as error:
@@ -136,7 +136,7 @@ def _read_delta(arguments: argparse.Namespace) -> bytes:
     except (ValueError, NoDelta, NotSigned) as wrong:
         raise Refused(f"{file}: {wrong}; `build/delta` makes and signs one") from None
     print(f"{file.name} makes {release.version}", file=sys.stderr)
-    return signed.read_payload()
+    return signed.encode_payload()
 
 
 def _price_delta(

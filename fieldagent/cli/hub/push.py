@@ -21,7 +21,7 @@ from fieldagent.cli.kit.answer import make_calling, show
 from fieldagent.http import tls
 from fieldagent.http.date import parse_delay
 from fieldagent.http.exchange import RawAnswer, exchange
-from fieldagent.kit.local_http import CallFailed, explain
+from fieldagent.kit.local_http import CallFailed, describe_failure
 from fieldagent.system.exit_codes import OK, REFUSED, UNAVAILABLE, USAGE
 from fieldagent.system.properties import WrongProperty, read_url
 from fieldagent.system.terminal import escape_line, escape_lines
@@ -168,7 +168,7 @@ def _attempt(arguments: argparse.Namespace, body: bytes, headers: dict[str, str]
             f"the server at {arguments.hub} is not a hub: check --hub, and check whether this"
             " network needs a sign-in"
         )
-    why = explain(answer.status, answer.body)
+    why = describe_failure(answer.status, answer.body)
     if answer.status != 429 and answer.status < 500:
         raise CallFailed(why, REFUSED)
     raise _Trouble(why, parse_delay(answer.headers.get("Retry-After", "")))

@@ -22,11 +22,11 @@ from fieldagent.hub.records import audit, kit_report
 from fieldagent.hub.settings import HubSettings
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.system.lazy_named_tuple import NamedTuple
-from fieldagent.system.minisign import NotSigned, read_signature
+from fieldagent.system.minisign import NotSigned, parse_signature
 from fieldagent.system.properties import WrongProperty, describe_unknown_setting
 from fieldagent.system.wording import describe_reason
 from fieldagent.wire.kit_note import OFFER_MAX
-from fieldagent.wire.settings_change import NotAChange, SettingsChange, read_change
+from fieldagent.wire.settings_change import NotAChange, SettingsChange, parse_change
 
 
 class SettingsRecipient(NamedTuple):
@@ -104,7 +104,7 @@ def make_change(
 def write(file: Path, change: SettingsChange) -> None:
     """Write the text to a file, for signing. Raises Refused."""
     try:
-        text = change.read_text()
+        text = change.format_text()
         if len(text) > OFFER_MAX:
             raise Refused(
                 f"the settings have more than {OFFER_MAX} characters: send them in two parts"
@@ -138,8 +138,8 @@ def _offer(db: Db, kit: SettingsRecipient, file: Path, now: float) -> SettingsCh
     signed = file.with_name(f"{file.name}.minisig")
     try:
         text, signature = file.read_text(), signed.read_text()
-        read_signature(signature)
-        change = read_change(text)
+        parse_signature(signature)
+        change = parse_change(text)
     except OSError as error:
         raise Refused(
             f"nothing was sent: {describe_reason(error)}; `minisign -Sm {file}` signs it"

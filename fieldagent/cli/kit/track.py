@@ -25,7 +25,7 @@ from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.terminal import escape_lines, format_local_time
 from fieldagent.system.wording import describe_reason
 from fieldagent.wire.errors import RemoteProtocolError
-from fieldagent.wire.gpsd import LINE_BYTES, WATCH_COMMAND, Fix, NoFix, read_line
+from fieldagent.wire.gpsd import LINE_BYTES, WATCH_COMMAND, Fix, NoFix, parse_line
 
 SILENCE_S = 30.0
 """Seconds without a line after which the connection to gpsd is opened again. gpsd reports each
@@ -124,7 +124,7 @@ class _Tracker:
 
     def _read(self, text: bytes, place: str) -> Iterator[Fix]:
         try:
-            report = read_line(text)
+            report = parse_line(text)
         except RemoteProtocolError as error:
             # Report an unknown line once per connection, because each connection may lead to
             # another program.

@@ -24,7 +24,7 @@ from fieldagent.hub.field import update_offers
 from fieldagent.hub.field.update_offers import Candidate, PlannedKit
 from fieldagent.hub.settings import HubSettings
 from fieldagent.hub.store.contract import Db, Store
-from fieldagent.system.minisign import NotSigned, read_signature
+from fieldagent.system.minisign import NotSigned, parse_signature
 from fieldagent.system.signed_release import check_release
 from fieldagent.wire.kit_note import is_address
 
@@ -67,7 +67,7 @@ def _check(version: str, url: str, now: float) -> None:
         raise Refused(f"{url!r} is not an https:// or http:// address that kits can fetch")
     try:
         program_version = _read_version(fetch_file(url).content)
-        signature = read_signature(fetch_file(f"{url}.minisig").content.decode())
+        signature = parse_signature(fetch_file(f"{url}.minisig").content.decode())
         release = check_release(signature.comment, now)
     except (NotTaken, NotSigned, UnicodeDecodeError) as wrong:
         text = f"nothing was offered: {wrong}; `build/sign FILE` signs it, serve both"

@@ -12,7 +12,7 @@ from pathlib import Path
 from fieldagent.agent.outcomes import REBOOT
 from fieldagent.agent.settings import load
 from fieldagent.kit import kit_health
-from fieldagent.kit.root_units import read_left, remove_left
+from fieldagent.kit.root_units import read_offer, remove_offer
 from fieldagent.system.elapsed_time import BOOT
 from fieldagent.system.exit_codes import IO_FAILED, OK, REFUSED
 from fieldagent.system.log_lines import print_failure, refuse_settings
@@ -26,12 +26,12 @@ def process_request(settings: Path) -> int:
     """
     try:
         left = load(settings).state_directory / REBOOT
-        if (boot := read_left(left)) is None:
+        if (boot := read_offer(left)) is None:
             print_failure(
                 "no restart was requested for this kit: use `fieldagent hub command KIT reboot`"
             )
             return REFUSED
-        remove_left(left)
+        remove_offer(left)
         if boot.decode("ascii", "replace").strip() != BOOT.read_text().strip():
             print_failure(
                 "the machine does not restart, because it has already restarted since the request"

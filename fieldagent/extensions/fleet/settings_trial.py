@@ -25,17 +25,17 @@ from fieldagent.agent.settings import Settings, load
 from fieldagent.kit import kit_health
 from fieldagent.kit.kit_health import HealthConditions
 from fieldagent.kit.provision import GROUP
-from fieldagent.kit.root_units import read_left, read_trial, remove_left, wait_until_alone
+from fieldagent.kit.root_units import read_offer, read_trial, remove_offer, wait_until_alone
 from fieldagent.system.exit_codes import ERROR, OK, REFUSED
 from fieldagent.system.folder import replace_file, sync_folder
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.log_lines import print_failure
-from fieldagent.system.minisign import NotSigned, read_keys, read_signature, verify
+from fieldagent.system.minisign import NotSigned, parse_keys, parse_signature, verify
 from fieldagent.system.properties import InvalidSettings
 from fieldagent.system.text_files import read_text_file
 from fieldagent.wire.errors import RemoteProtocolError
 from fieldagent.wire.kit_note import SettingsOffer, decode
-from fieldagent.wire.settings_change import NotAChange, SettingsChange, read_change
+from fieldagent.wire.settings_change import NotAChange, SettingsChange, parse_change
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,10 +79,10 @@ def continue_trial(
             ended = _run_steps(place)
             _remove_files(place)
             offered = load(settings).state_directory / OFFER
-            if (offer := read_left(offered)) is None:
+            if (offer := read_offer(offered)) is None:
                 return ended
             refused = _begin(place, offer, settings, key, minutes=minutes, steady=steady)
-            remove_left(offered)
+            remove_offer(offered)
             return REFUSED if refused else _run_steps(place)
         except OSError:
             kit_health.start_agent()
@@ -105,7 +105,7 @@ def _begin(
     try:
         brought = _offer(offer)
         text, signature = brought.text, brought.signature
-        number = read_change(text).number
+        number = parse_change(text).number
         change = _verify(text, signature, key)
         if change.number == (last := _read_last_number(place)):
             print_failure(again := f"settings {last} were already processed: nothing is done")
@@ -140,11 +140,11 @@ def _offer(offer: bytes) -> SettingsOffer:
 
 def _verify(text: str, signature: str, key: Path) -> SettingsChange:
     try:
-        keys = read_keys(read_text_file(key))
+        keys = parse_keys(read_text_file(key))
     except FileNotFoundError:
         raise NotSigned(f"{key} does not exist: put the operator's minisign key in it") from None
-    verify(text.encode(), read_signature(signature), keys)
-    return read_change(text)
+    verify(text.encode(), parse_signature(signature), keys)
+    return parse_change(text)
 
 
 def _read_last_number(place: SettingsPlace) -> int:

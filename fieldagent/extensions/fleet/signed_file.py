@@ -14,8 +14,8 @@ from fieldagent.system.clock_bounds import EARLIEST_TIME
 from fieldagent.system.minisign import (
     NotSigned,
     TrustedKey,
-    read_keys,
-    read_signature,
+    parse_keys,
+    parse_signature,
     verify,
 )
 from fieldagent.system.progress import Progress
@@ -31,7 +31,7 @@ def print_progress(text: str) -> None:
 def read_trusted_keys(path: Path) -> list[TrustedKey]:
     """Read the trusted keys in a file. Raises NotTaken."""
     try:
-        return read_keys(read_text_file(path))
+        return parse_keys(read_text_file(path))
     except FileNotFoundError:
         raise NotTaken(
             f"{path} does not exist: put the public minisign key of your program's builder in it"
@@ -66,7 +66,7 @@ def verify_release(
 ) -> Release:
     """Return the release in the signature of a file. Raises NotSigned, NotTaken."""
     try:
-        comment = verify(content, read_signature(signature), keys)
+        comment = verify(content, parse_signature(signature), keys)
     except FileNotFoundError:
         raise NotTaken(
             "openssl is missing, which verifies signatures: apt install openssl"

@@ -16,7 +16,7 @@ from fieldagent.extensions.fleet.fetching import NotTaken
 from fieldagent.extensions.fleet.pi_boot import PiBoot
 from fieldagent.extensions.fleet.systemd_boot import SystemdBoot
 from fieldagent.system.folder import replace_file
-from fieldagent.system.system_image import SystemName, UnreadableImage, read_name
+from fieldagent.system.system_image import SystemName, UnreadableImage, parse_system_name
 
 PARTITIONS = {"a": "6b697400-02", "b": "6b697400-03"}
 """PARTUUIDs of the slots, which `build/image` assigns."""
@@ -58,7 +58,7 @@ class SystemSlots:
     def read_name(self) -> SystemName:
         """Return the description of the running system. Raises NotTaken."""
         try:
-            return read_name(self._about.read_bytes())
+            return parse_system_name(self._about.read_bytes())
         except FileNotFoundError:
             raise NotTaken(NO_SLOTS_REASON) from None
         except UnreadableImage as wrong:

@@ -52,7 +52,7 @@ def begin_system_update(order: UpdateOrder, place: Place, slots: SystemSlots) ->
     """
     now, slot = slots.read_name(), slots.find_other()
     _check_nothing_else(place)
-    root_units.make(place.folder)
+    root_units.make_folder(place.folder)
     under_way = place.system.exists()
     if under_way:
         # Stop the other download, because both use the same file.

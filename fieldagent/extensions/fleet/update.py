@@ -75,7 +75,7 @@ def begin_update(
         raise NotTaken(
             "settings from the hub are on trial: `fieldagent settings` shows them", TAKEN
         )
-    root_units.make(place.folder)
+    root_units.make_folder(place.folder)
     programs = _find_programs(order, place, brought)
     # Make the file readable, because each `check` command runs as the agent's user.
     replace_file(place.new, programs.new, mode=0o644)

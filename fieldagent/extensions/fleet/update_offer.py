@@ -21,7 +21,7 @@ from fieldagent.extensions.fleet.fetching import NotTaken, ServerUnreachable
 from fieldagent.extensions.fleet.settings_trial import SettingsPlace
 from fieldagent.extensions.fleet.trial import Place
 from fieldagent.extensions.fleet.update_order import UpdateOrder
-from fieldagent.kit.root_units import read_left, remove_left, wait_until_alone
+from fieldagent.kit.root_units import read_offer, remove_offer, wait_until_alone
 from fieldagent.system.exit_codes import IO_FAILED, OK, REFUSED
 from fieldagent.system.log_lines import print_failure, refuse_settings
 from fieldagent.system.properties import InvalidSettings
@@ -29,7 +29,7 @@ from fieldagent.system.terminal import escape_lines
 from fieldagent.system.wording import describe_reason
 from fieldagent.wire.errors import RemoteProtocolError
 from fieldagent.wire.kit_note import ProgramOffer, decode
-from fieldagent.wire.signed_delta import SignedDelta, read_payload
+from fieldagent.wire.signed_delta import SignedDelta, parse_payload
 
 CHECK_INTERVAL_S = 5.0
 """Seconds between two checks for the end of another change."""
@@ -59,14 +59,14 @@ def process_offer(order: UpdateOrder, place: Place) -> int:
 def _process_stored_offer(order: UpdateOrder, place: Place) -> int:
     state = load(order.settings).state_directory
     left = state / PROGRAM_OFFER
-    if (body := read_left(left)) is None:
+    if (body := read_offer(left)) is None:
         return OK
     number, refused = _begin_offered_trial(order, place, body, state)
     if refused:
         print_failure(f"nothing was changed: {escape_lines(refused)}")
         outcomes.write_outcome(place.offered, number, "refused", refused)
-    remove_left(state / PROGRAM_DELTA)
-    remove_left(left)
+    remove_offer(state / PROGRAM_DELTA)
+    remove_offer(left)
     return REFUSED if refused else OK
 
 
@@ -97,7 +97,7 @@ def _begin_offered_trial(
 def _read_brought_delta(state: Path) -> SignedDelta:
     """Return the delta that the agent has stored beside its offer. Raises NotTaken, OSError."""
     try:
-        return read_payload(read_left(state / PROGRAM_DELTA) or b"")
+        return parse_payload(read_offer(state / PROGRAM_DELTA) or b"")
     except ValueError as wrong:
         raise NotTaken(f"the agent's offer: {wrong}") from None
 

@@ -118,7 +118,7 @@ class AprsPeople:
         clock: Callable[[], float],
     ) -> None:
         self._line = line
-        self._call = ax25.read_call(place.callsign) if place.callsign else None
+        self._call = ax25.parse_callsign(place.callsign) if place.callsign else None
         self._door = FrameAdmission(place.admits)
         self._note = place.note
         self._nursery = nursery

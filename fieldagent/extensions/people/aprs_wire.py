@@ -13,7 +13,7 @@ import re
 from datetime import UTC, datetime, timedelta
 
 from fieldagent.system.lazy_named_tuple import NamedTuple
-from fieldagent.wire.ax25 import Callsign, Frame, read_call
+from fieldagent.wire.ax25 import Callsign, Frame, parse_callsign
 from fieldagent.wire.errors import LocalProtocolError, RemoteProtocolError
 
 TEXT_MAX_BYTES = 67
@@ -110,7 +110,7 @@ def _parse_third_party(text: str) -> AprsHeard:
     if info.startswith("}"):
         raise RemoteProtocolError("a third-party packet inside another")
     try:
-        destination = read_call(to)
+        destination = parse_callsign(to)
     except LocalProtocolError:
         destination = Callsign("APRS")
     return AprsHeard(source, _parse_content(info, destination), over_internet=True)

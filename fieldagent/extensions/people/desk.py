@@ -299,7 +299,7 @@ class Desk:
     async def _note_read(self, handle: str, packet: int) -> None:
         request = handhelds.find_answered(self.journal, handle, packet)
         if request is not None:
-            is_news, name = handhelds.read(request), self.find_holder(handle).name
+            is_news, name = handhelds.mark_read(request), self.find_holder(handle).name
             await reading.store_reading(
                 self.journal, self.inbox, request, name, waits_for_space=True, condition=is_news
             )
@@ -493,7 +493,7 @@ def _is_distress(text: HandheldText) -> bool:
 
 
 def _make_key(report: HandheldReport) -> str:
-    return handhelds.make_key(report.handle, report.number)
+    return handhelds.make_idempotency_key(report.handle, report.number)
 
 
 def _split_addressee(journal: Journal, text: str) -> tuple[Person | None, str]:

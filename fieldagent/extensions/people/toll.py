@@ -98,7 +98,9 @@ class HandheldLimits:
             await self._journal.persist(handhelds.cancel_bookings(day, free))
 
     def _is_free(self, handle: str, number: int) -> bool:
-        known = outbound.find_by_idempotency_key(self._journal, handhelds.make_key(handle, number))
+        known = outbound.find_by_idempotency_key(
+            self._journal, handhelds.make_idempotency_key(handle, number)
+        )
         if known is None:
             return False
         deliveries = outbound.read_deliveries(self._journal, known.sequence)

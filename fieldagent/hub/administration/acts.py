@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from fieldagent.http.message import Request, Response
 from fieldagent.http.problem import Problem
-from fieldagent.http.query import number
+from fieldagent.http.query import read_integer
 from fieldagent.http.routes import Route
 from fieldagent.hub.access.authentication import Authentication
 from fieldagent.hub.access.caller import ADMINISTRATOR, Caller, Purpose, charge_rate
@@ -87,5 +87,5 @@ def _carry_out(db: Db, caller: Caller, operation: Callable[[Db, float], T], now:
 
 def read_place(request: Request) -> tuple[int, int]:
     """Return the id before which a page begins, and the largest number of entries on the page."""
-    before = number(request, "before", END, range(1, END + 1))
-    return before, number(request, "limit", LISTED, range(1, LISTED_MAX + 1))
+    before = read_integer(request, "before", END, range(1, END + 1))
+    return before, read_integer(request, "limit", LISTED, range(1, LISTED_MAX + 1))

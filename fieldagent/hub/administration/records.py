@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fieldagent.http.message import Request, Response, make_json_response
-from fieldagent.http.query import make_page, number, refuse_others
+from fieldagent.http.query import make_page, read_integer, refuse_others
 from fieldagent.http.routes import Route
 from fieldagent.hub.access.bodies import make_unknown, read_id
 from fieldagent.hub.access.caller import Caller
@@ -50,7 +50,7 @@ class RecordsApi:
         """
         refuse_others(request, ("before", "limit"))
         before, _ = read_place(request)
-        limit = number(request, "limit", LETTERS_LISTED, range(1, LETTERS_LISTED_MAX + 1))
+        limit = read_integer(request, "limit", LETTERS_LISTED, range(1, LETTERS_LISTED_MAX + 1))
         rows = await self._acts.store.read(
             lambda db: dead_letters.list_workspace_letters(db, caller.workspace, before, limit + 1)
         )

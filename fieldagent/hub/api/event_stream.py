@@ -114,8 +114,8 @@ class EventStreams:
     async def listen(self, request: Request, caller: Caller) -> Response:
         """Return the HTTP response with the stream of events (text/event-stream)."""
         refuse_others(request, server_sent.QUERY)
-        asked = server_sent.read_request(request, TOPICS)
-        return server_sent.answer(partial(self.stream_events, caller, asked))
+        asked = server_sent.parse_stream_request(request, TOPICS)
+        return server_sent.make_stream_response(partial(self.stream_events, caller, asked))
 
     async def stream_events(
         self, caller: Caller, stream_request: StreamRequest

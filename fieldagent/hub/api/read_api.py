@@ -15,7 +15,7 @@ from typing import Any
 
 from fieldagent.http.message import Request, Response, make_json_response
 from fieldagent.http.problem import Problem
-from fieldagent.http.query import make_page, number, read_one_of, refuse_others
+from fieldagent.http.query import make_page, read_integer, read_one_of, refuse_others
 from fieldagent.http.routes import Route
 from fieldagent.hub.access import people
 from fieldagent.hub.access.authentication import Authentication
@@ -76,7 +76,7 @@ class ReadApi:
         sos = read_one_of(request, "sos", ("true", "false"))
         wanted = _read_filter(
             request,
-            device=number(request, "device", 0, range(1, END + 1)) or None,
+            device=read_integer(request, "device", 0, range(1, END + 1)) or None,
             kind=read_one_of(request, "kind", tuple(ITEMS)),
             sos=None if sos is None else sos == "true",
             text=dict(request.query).get("text", ""),
@@ -183,7 +183,7 @@ class ReadApi:
         or 404 if the device is in another workspace.
         """
         refuse_others(request, ("device", "state", "before", "limit"))
-        device = number(request, "device", 0, range(1, END + 1))
+        device = read_integer(request, "device", 0, range(1, END + 1))
         if not device:
             raise Problem(400, "?device= must be the number of a device in /api/devices")
         state = read_one_of(request, "state", DELIVERY_STATES)
@@ -258,8 +258,8 @@ def _read_filter(request: Request, **more: Any) -> ItemFilter:
 
 
 def _read_place(request: Request) -> tuple[int, int]:
-    before = number(request, "before", END, range(1, END + 1))
-    return before, number(request, "limit", LISTED, range(1, LISTED_MAX + 1))
+    before = read_integer(request, "before", END, range(1, END + 1))
+    return before, read_integer(request, "limit", LISTED, range(1, LISTED_MAX + 1))
 
 
 def _read_sender(request: Request) -> int | None:

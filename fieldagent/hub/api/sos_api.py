@@ -14,7 +14,7 @@ from typing import Any
 from fieldagent.http.guard import get_required_body
 from fieldagent.http.message import Request, Response, make_json_response
 from fieldagent.http.problem import Problem
-from fieldagent.http.query import make_page, number, read_one_of, refuse_others
+from fieldagent.http.query import make_page, read_integer, read_one_of, refuse_others
 from fieldagent.http.routes import Route
 from fieldagent.hub.access.authentication import Authentication
 from fieldagent.hub.access.bodies import make_pattern_reader, read_body
@@ -109,8 +109,8 @@ class SosApi:
         refuse_others(request, ("state", "text", "before", "limit"))
         state = read_one_of(request, "state", tuple(SosState))
         text = _read_search(request)
-        before = number(request, "before", END, range(1, END + 1))
-        limit = number(request, "limit", LISTED, range(1, LISTED_MAX + 1))
+        before = read_integer(request, "before", END, range(1, END + 1))
+        limit = read_integer(request, "limit", LISTED, range(1, LISTED_MAX + 1))
 
         def read_page(db: Db) -> tuple[list[dict[str, Any]], int | None]:
             listed = caller.workspace, state, before, limit + 1, text

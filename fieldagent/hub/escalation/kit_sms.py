@@ -50,7 +50,7 @@ class KitSmsInbox:
             await self._answers.receive_message(answer)
             return
         try:
-            frame = sms_frame.read(answer.text)
+            frame = sms_frame.parse_frame(answer.text)
             device = await self._store.read(lambda db: sms_mail.find_device(db, frame))
         except RemoteProtocolError as error:
             log.warning("an SMS of %s for this hub cannot be used: %s", answer.sender, error)

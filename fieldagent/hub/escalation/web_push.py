@@ -33,7 +33,7 @@ from fieldagent.hub.store.contract import Db
 from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.sentence import sentence
 from fieldagent.webhook.delivery import HandoverOutcome, HandoverResult
-from fieldagent.webhook.post import judge
+from fieldagent.webhook.post import judge_response
 
 KEY = "web push"
 DEADLINE_S = 20.0
@@ -141,7 +141,7 @@ async def send(
         return HandoverResult(HandoverOutcome.FAILED, failure.reason)
     if reply.status in _EXPIRED_STATUSES:
         return HandoverResult(HandoverOutcome.GONE, "the browser no longer accepts push messages")
-    result = judge(reply, clock(), "let the browser request it again")
+    result = judge_response(reply, clock(), "let the browser request it again")
     said = make_visible(reply.body.decode("utf-8", "replace"))[:REASON_SHOWN]
     if result.outcome is HandoverOutcome.FAILED and said:
         return replace(result, reason=f"{result.reason}: {said}")

@@ -340,7 +340,7 @@ def record_result(db: Db, sms: SmsToKit, reason: str, now: float, *, untaken: bo
         )
         log.warning("an SMS to device %d waits %.0f s: %s", sms.device, wait, reason)
         return
-    tags = {each.hex() for each in sms_frame.read(sms.text).acknowledged}
+    tags = {each.hex() for each in sms_frame.parse_frame(sms.text).acknowledged}
     left = " ".join(each for each in owed.split() if each not in tags)
     wait = ANSWER_TIMEOUT_S * 2.0 ** max(0, copies - 1) if load else 0.0
     db.execute(

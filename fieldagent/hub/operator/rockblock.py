@@ -36,15 +36,15 @@ from fieldagent.package.strict_json import NotJson, load_document
 from fieldagent.system.properties import Key, read_absolute_path, read_text, read_url
 from fieldagent.system.text_files import read_text_file
 from fieldagent.wire.errors import RemoteProtocolError
-from fieldagent.wire.jwt import PublicKey, read_public_key
+from fieldagent.wire.jwt import PublicKey, parse_public_key
 from fieldagent.wire.outcome import Outcome
 from fieldagent.wire.rockblock import (
     PUBLIC_KEY,
-    check_token,
     make_mobile_terminated_form,
-    read_answer,
-    read_mobile_originated,
-    read_position,
+    parse_answer,
+    parse_mobile_originated,
+    parse_position,
+    verify_token,
 )
 
 _M, _D, _A, _G = Scope.MESSAGE, Scope.DEVICE, Scope.ACCOUNT, Scope.GATEWAY
@@ -99,12 +99,12 @@ def make_mo_route(
     async def receive_message(request: Request) -> Response:
         form = _read_form(request)
         try:
-            signed = check_token(form, key)
+            signed = verify_token(form, key)
         except RemoteProtocolError as error:
             raise Problem(401, f"JWT: {error}", headers=(("WWW-Authenticate", "JWT"),)) from None
-        message = read_mobile_originated(signed, now=clock())
+        message = parse_mobile_originated(signed, now=clock())
         if message.data:
-            where = read_position(signed)
+            where = parse_position(signed)
             estimate = None if where is None else Estimate(*where)
             unusable = "; ".join(message.faults)
             await take_in(message.imei, message.data, estimate, unusable=unusable)
@@ -154,7 +154,7 @@ class RockBlock:
                 body=urlencode(form).encode(),
                 deadline=DEADLINE_S,
             )
-            answer = read_answer(reply.body)
+            answer = parse_answer(reply.body)
         except ConnectFailed as failure:
             return Verdict(Outcome.NOT_SENT, make_unreachable(f"RockBLOCK: {failure.reason}"))
         except (RequestFailed, RemoteProtocolError) as failure:
@@ -194,7 +194,7 @@ def make_public_key(settings: Own) -> PublicKey:
     key.
     """
     path = settings["rockblock-public-key"]
-    return PUBLIC_KEY if path is None else read_public_key(read_text_file(path))
+    return PUBLIC_KEY if path is None else parse_public_key(read_text_file(path))
 
 
 KIND = OperatorKind(

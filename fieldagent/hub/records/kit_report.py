@@ -78,7 +78,7 @@ def offer_settings(db: Db, device: int, change: SettingsChange, signature: str, 
         " VALUES (?, ?, ?, ?, ?, 'offered')",
         device,
         change.number,
-        change.read_text(),
+        change.format_text(),
         signature,
         now,
     )

@@ -14,7 +14,7 @@ from random import Random
 import pytest
 import trio
 
-from fieldagent.agent.assembly import assemble_hub_channel, channel_queue
+from fieldagent.agent.assembly import assemble_hub_channel, make_channel_queue
 from fieldagent.agent.channels import radio
 from fieldagent.agent.channels.air_pace import ROUND_FRAGMENTS_MAX, WINDOW
 from fieldagent.agent.channels.contract import ChannelLink, Reception
@@ -133,7 +133,7 @@ async def station(
     journal = Journal(folder / "journal.sqlite3", TrustedClocks())
     inbox = Inbox(journal, ["script"], clock=clock)
     radio_ = Channel.RADIO
-    queues = {name: channel_queue(journal, name) for name in (*sorted(relays_over), radio_)}
+    queues = {name: make_channel_queue(journal, name) for name in (*sorted(relays_over), radio_)}
     settings = StationSettings(
         number,
         f"Kit {number}",

@@ -47,7 +47,9 @@ def paced(*heard: tuple[float, AirTurn]) -> AirPace:
     ],
 )
 def test_pause_grows_with_number_of_stations(crowd: int, longest: float) -> None:
-    assert paced((0.0, AirTurn(stations_in_range=crowd))).pause(1.0) == pytest.approx(longest)
+    assert paced((0.0, AirTurn(stations_in_range=crowd))).compute_pause(1.0) == pytest.approx(
+        longest
+    )
 
 
 @pytest.mark.parametrize(
@@ -63,13 +65,13 @@ def test_pause_lasts_until_round_of_fragments_ends(
     heard: list[tuple[float, int]], held: float
 ) -> None:
     pace = paced(*((at, AirTurn(follows, 1)) for at, follows in heard))
-    assert held <= pace.pause(0.0) <= held + PAUSE_MAX_S / CROWD_STATIONS
+    assert held <= pace.compute_pause(0.0) <= held + PAUSE_MAX_S / CROWD_STATIONS
 
 
 def test_own_transmission_ends_round_of_other_station() -> None:
     pace = paced((0.0, AirTurn(5, 1)))
     pace.record_transmission(0.1)
-    assert pace.pause(1.0) < FRAGMENT_SPACING_S
+    assert pace.compute_pause(1.0) < FRAGMENT_SPACING_S
 
 
 def test_answer_wait_adapts_to_measured_answer_times() -> None:

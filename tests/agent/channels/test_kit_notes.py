@@ -30,7 +30,7 @@ from fieldagent.wire.kit_note import (
 )
 from fieldagent.wire.settings_change import SettingsChange, get_kit_id
 
-TEXT = SettingsChange("kit", get_kit_id("token"), 7, (("sos-repeat", "900"),)).read_text()
+TEXT = SettingsChange("kit", get_kit_id("token"), 7, (("sos-repeat", "900"),)).format_text()
 BODY = SettingsOffer(TEXT, "signature").encode()
 
 

@@ -629,7 +629,7 @@ async def test_pauses_end_on_service_or_request_except_network_wait(
             await until(lambda: not sky.modem.faults.statuses and not sky.modem.session, 2 * 3600)
             began = trio.current_time()
             if asked:
-                k.outbox.link.ask()
+                k.outbox.link.request_attempt()
             for service in () if asked else (False, True):
                 sky.modem.set_service(service)
                 sky.port.poke()

@@ -69,7 +69,7 @@ class ScriptedTnc:
 
 
 def ui(info: bytes, source: str = "N0CALL-2", destination: str = str(DESTINATION)) -> bytes:
-    frame = ax25.Frame(ax25.read_call(source), ax25.read_call(destination), info)
+    frame = ax25.Frame(ax25.parse_callsign(source), ax25.parse_callsign(destination), info)
     return ax25.encode(frame)
 
 

@@ -46,7 +46,7 @@ class Spooled:
 
         def store(db: Any) -> None:
             for row in rows:
-                inbound.spool(db, row, ["hook"])
+                inbound.store_payload(db, row, ["hook"])
 
         await self.journal.commit(store)
         self.wake()

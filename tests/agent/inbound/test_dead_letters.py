@@ -187,7 +187,7 @@ async def test_oldest_dead_letters_are_deleted_first(tmp_path: Path) -> None:
 
     keep(*(DeadLetter("Satellite", b"%d" % n, "foreign", 1.0) for n in range(LETTERS_MAX + 3)))
     assert dead_letters.list_newest(journal)[-1].body == b"3"
-    assert dead_letters.tally(journal) == (LETTERS_MAX + 3, 3, LETTERS_MAX)
+    assert dead_letters.count_letters(journal) == (LETTERS_MAX + 3, 3, LETTERS_MAX)
     large = DeadLetter("Cellular", bytes(BYTES_MAX - 8), "foreign", 2.0)
     keep(large)
     kept = dead_letters.list_newest(journal)

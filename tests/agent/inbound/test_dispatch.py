@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from fieldagent.agent.inbound.dispatch import UNREADABLE
 from fieldagent.webhook import schedule
 from fieldagent.webhook.delivery import Delivery, HandoverOutcome, HandoverResult
-from fieldagent.webhook.schedule import DELAY_MAX_S, SCHEDULE, compute_delay, wait
+from fieldagent.webhook.schedule import DELAY_MAX_S, SCHEDULE, compute_delay, compute_wait
 from tests.agent.inbound.spooling import FAILED, HANDED, Hook, now, of, spooled
 
 REFUSED = HandoverResult(HandoverOutcome.REFUSED, "exit 1")
@@ -444,4 +444,4 @@ def test_retry_delays_stay_within_schedule_and_jitter(
 
 @given(st.floats(-1e12, 1e12), st.floats(-1e12, 1e12))
 def test_wait_is_between_zero_and_maximum_delay(not_before: float, at: float) -> None:
-    assert 0 <= wait(not_before, at) <= DELAY_MAX_S
+    assert 0 <= compute_wait(not_before, at) <= DELAY_MAX_S

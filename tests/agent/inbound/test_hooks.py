@@ -27,7 +27,7 @@ async def arrive(journal: Journal, inbox: Inbox, *names: str) -> None:
 
     def store(db: sqlite3.Connection) -> None:
         for row in rows:
-            inbound.spool(db, row, inbox.hooks)
+            inbound.store_payload(db, row, inbox.hooks)
 
     await journal.commit(store)
     inbox.wake()

@@ -239,7 +239,7 @@ async def test_sos_committed_during_disk_check_delays_restart(
 ) -> None:
     """The SOS is only in memory. An agent that restarted now would lose it."""
     journal, taken, goes_on = Journal(tmp_path / "journal.sqlite3"), [False], threading.Event()
-    monkeypatch.setattr(JournalFiles, "can_start_anew", lambda files, writing: look())
+    monkeypatch.setattr(JournalFiles, "can_write_to_disk", lambda files, writing: look())
 
     def take_in(db: sqlite3.Connection) -> None:
         goes_on.wait(PATIENCE)
@@ -266,7 +266,7 @@ async def test_sos_committed_during_disk_check_delays_restart(
         goes_on.set()
         await journal.commit(lambda _: None)
         assert taken[0]
-        monkeypatch.setattr(JournalFiles, "can_start_anew", lambda files, writing: True)
+        monkeypatch.setattr(JournalFiles, "can_write_to_disk", lambda files, writing: True)
         await journal.return_to_disk(idle=lambda: not taken[0])
         assert journal.failed is None
         await journal.return_to_disk(idle=lambda: True)

@@ -120,7 +120,7 @@ async def test_only_items_sent_over_satellite_use_relay_credits(
                 EndedDelivery(sequence, each, ChannelDelivery(Status.CANCELED))
                 for each in deliveries
             ]
-            await journal.persist(outbound.end(ended, journal.clock.now()))
+            await journal.persist(outbound.record_ends(ended, journal.clock.now()))
         assert allowed == by_satellite
     journal.close()
 

@@ -137,7 +137,7 @@ async def test_booking_is_refunded_if_package_was_not_sent(
             await k.journal.persist(partial(note, sequences=sequences, channel=channel))
         if status is not None:
             ended = [EndedDelivery(standing.sequence, Channel.SATELLITE, ChannelDelivery(status))]
-            await k.journal.persist(outbound.end(ended, k.journal.clock.now()))
+            await k.journal.persist(outbound.record_ends(ended, k.journal.clock.now()))
         for _ in range(2):
             await budget.refund_unspent()
         assert budget.compute_remaining() == left
@@ -170,7 +170,7 @@ async def test_sms_and_satellite_bookings_are_refunded_separately(
                 await k.journal.persist(partial(note, sequences=sequences, channel=channel))
         for channel in (Channel.CELLULAR, Channel.SATELLITE):
             ended = [EndedDelivery(standing.sequence, channel, ChannelDelivery(Status.DELIVERED))]
-            await k.journal.persist(outbound.end(ended, k.journal.clock.now()))
+            await k.journal.persist(outbound.record_ends(ended, k.journal.clock.now()))
             budget = DayBudget(k.journal, "mqtt", 8)  # as after a restart
             await budget.refund_unspent()
         assert budget.compute_remaining() == left
@@ -192,7 +192,7 @@ async def test_booking_is_refunded_to_day_of_booking_after_restart(
             deliveries={Channel.SATELLITE: ChannelDelivery()},
             priority=package.priority,
         )
-        number = await journal.commit(outbound.accept(new))
+        number = await journal.commit(outbound.store_new_package(new))
         budget = DayBudget(journal, "tak-lan", 8)
         async with budget.book(6):
             pass
@@ -205,7 +205,7 @@ async def test_booking_is_refunded_to_day_of_booking_after_restart(
         assert budget.compute_remaining() == 2, "the Package may still leave over satellite"
         machine.passes(DAY_S)
         ended = [EndedDelivery(number, Channel.SATELLITE, ChannelDelivery(Status.CANCELED))]
-        await journal.persist(outbound.end(ended, journal.clock.now()))
+        await journal.persist(outbound.record_ends(ended, journal.clock.now()))
         await budget.spend(1)
         await budget.refund_unspent()
         assert budget.compute_remaining() == 7, "the new day has its own limit"

@@ -410,7 +410,7 @@ async def test_history_shows_names_of_stations_introduced_later(
         assert told() == [text, "station 5 did"]
         for station, name in ((3, "Ada"), (5, "Ben's kit")):
             who = Identity(str(station), name, "Device")
-            await k.journal.persist(partial(inbound.introduce, origin=-station, person=who))
+            await k.journal.persist(partial(inbound.store_identity, origin=-station, person=who))
         assert told() == [
             "Ada has it and may not pass it on (radio-hops);"
             " Ben's kit, station 14 have not confirmed it there",

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from fieldagent.agent.outbound.own_position import make_location
-from fieldagent.wire.gpsd import Fix, read_line
+from fieldagent.wire.gpsd import Fix, parse_line
 
 TPV = '{"class":"TPV","device":"/dev/ttyUSB0","mode":3,%s"lat":47.2,"lon":8.5,"altMSL":400.0}'
 
@@ -24,7 +24,7 @@ TPV = '{"class":"TPV","device":"/dev/ttyUSB0","mode":3,%s"lat":47.2,"lon":8.5,"a
 )
 def test_position_of_sos_omits_impossible_date(time: str, date: datetime | None) -> None:
     """The agent adds a date to a position without one when it accepts it."""
-    fix = read_line((TPV % time).encode())
+    fix = parse_line((TPV % time).encode())
     assert isinstance(fix, Fix)
     where = make_location(fix)
     assert (where.latitude, where.longitude, where.timestamp) == (47.2, 8.5, date)

@@ -33,7 +33,7 @@ async def test_remote_settings_reach_roots_unit_with_the_operators_signature(
         "kit", get_kit_id(TOKEN), NOW, (("sos-repeat", "900"), ("gpsd", "none"))
     )
     signed = tmp_path / "text"
-    signed.write_text(change.read_text())
+    signed.write_text(change.format_text())
     arguments = make_arguments(change, signer.sign(signed))
     command = prove(NOW, replace(parse_command(["set", "a=b"]), arguments=arguments), KEY)
     state = tmp_path / "state"

@@ -57,7 +57,7 @@ class Kit:
         self, *pairs: tuple[str, str], number: int = 7, token: str = TOKEN, as_text: str = ""
     ) -> None:
         """Put settings from the hub where the agent leaves them."""
-        text = as_text or SettingsChange("kit", get_kit_id(token), number, pairs).read_text()
+        text = as_text or SettingsChange("kit", get_kit_id(token), number, pairs).format_text()
         signed = self.settings.with_name("signed")
         signed.write_text(text)
         self.offer.write_bytes(SettingsOffer(text, self.signer.sign(signed)).encode())

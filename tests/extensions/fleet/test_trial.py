@@ -34,7 +34,7 @@ class Kit:
         self.accepted = False
         """True if the new program has accepted a Package."""
         self.place = Place(folder / "update")
-        root_units.make(self.place.folder)
+        root_units.make_folder(self.place.folder)
         self.program = folder / "fieldagent.pyz"
         self.program.write_bytes(OLD)
         self.place.new.write_bytes(NEW)

@@ -67,7 +67,7 @@ class Kit:
         return NEW, VERSIONS[NEW]
 
     def brought(self, delta: SignedDelta, now: bytes, key: Path) -> tuple[bytes, str]:
-        assert delta.read_payload() == PAYLOAD
+        assert delta.encode_payload() == PAYLOAD
         return self.verified("", now, key, self.place)
 
     def status(self, _: Path) -> dict[str, Any] | None:
@@ -82,7 +82,7 @@ class Kit:
         return result["number"], result["state"], result["why"]
 
 
-PAYLOAD = SignedDelta(b"a delta", SignatureParts(bytes(74), "signed", bytes(64))).read_payload()
+PAYLOAD = SignedDelta(b"a delta", SignatureParts(bytes(74), "signed", bytes(64))).encode_payload()
 
 
 @pytest.fixture

@@ -32,7 +32,7 @@ KIT = "HB9ABC-7"
 
 
 def is_aprs_alarm(info: str, to: str = "APRS") -> bool:
-    frame = ax25.Frame(ax25.read_call("N0CALL-9"), ax25.read_call(to), info.encode(), ())
+    frame = ax25.Frame(ax25.parse_callsign("N0CALL-9"), ax25.parse_callsign(to), info.encode(), ())
     what = aprs_wire.parse_frame(frame).what
     if isinstance(what, AprsMessage):
         return what.to == KIT and what.text.startswith("SOS")

@@ -40,8 +40,8 @@ PLACE = "!4722.61N/00832.50E>"
 
 
 def make_frame(source: str, info: str, *via: str, to: str = "APRS") -> bytes:
-    path = tuple(map(ax25.read_call, via))
-    sent = ax25.Frame(ax25.read_call(source), ax25.read_call(to), info.encode(), path)
+    path = tuple(map(ax25.parse_callsign, via))
+    sent = ax25.Frame(ax25.parse_callsign(source), ax25.parse_callsign(to), info.encode(), path)
     return kiss.encode(ax25.encode(sent))
 
 

@@ -18,7 +18,7 @@ from fieldagent.extensions.people.aprs_wire import (
     AprsObject,
     AprsPosition,
 )
-from fieldagent.wire.ax25 import Callsign, Frame, read_call
+from fieldagent.wire.ax25 import Callsign, Frame, parse_callsign
 from fieldagent.wire.errors import LocalProtocolError, RemoteProtocolError
 
 KNOT = 1852 / 3600
@@ -28,8 +28,8 @@ def read_tnc2_line(line: str) -> AprsHeard:
     """Decode a line such as `N0CALL>APRS,WIDE1-1:!4722.61N/...` with our decoder."""
     head, _, info = line.partition(":")
     source, _, path = head.partition(">")
-    to, *via = (read_call(each.rstrip("*")) for each in path.split(","))
-    return aprs.parse_frame(Frame(read_call(source), to, info.encode("latin-1"), tuple(via)))
+    to, *via = (parse_callsign(each.rstrip("*")) for each in path.split(","))
+    return aprs.parse_frame(Frame(parse_callsign(source), to, info.encode("latin-1"), tuple(via)))
 
 
 def position(line: str) -> AprsPosition:

@@ -462,7 +462,7 @@ async def test_message_without_satellite_cost_uses_no_credits(
                 ended = [
                     EndedDelivery(sequence, each, ChannelDelivery(ends[each])) for each in ends
                 ]
-                await journal.persist(outbound.end(ended, journal.clock.now()))
+                await journal.persist(outbound.record_ends(ended, journal.clock.now()))
         assert len(there.items()) == taken
 
 

@@ -93,7 +93,7 @@ def test_damaged_item_of_a_neighbour_is_accepted_again(tmp_path: Path, when: str
         else:
             db.execute("UPDATE package SET digest = x'00' WHERE sequence = ?", [entered.sequence])
         if when == "as it is to leave":
-            outbound.end(
+            outbound.record_ends(
                 [EndedDelivery(entered.sequence, Channel.SATELLITE, DAMAGED_DELIVERY)], 2.0
             )(db)
     if when == "at the start":

@@ -477,7 +477,7 @@ class SimulatedMeshtastic(LoraBoard):
             transport=1,
         )
         self._store_identity(packet, data, now)
-        if answer := wire.read_answer(packet):
+        if answer := wire.decode_answer(packet):
             if answer[0] not in self._unacknowledged:
                 return
             del self._unacknowledged[answer[0]]

@@ -457,7 +457,7 @@ class SmsCarrier:
             return
         text = _read_text(message.content)
         try:
-            frame = sms_frame.read(text)
+            frame = sms_frame.parse_frame(text)
             if frame.name != self._name or not frame.is_tagged_by(self._key_down):
                 raise RemoteProtocolError(
                     "its tag is not from the hub: does this kit have a new hub-token?"

@@ -23,7 +23,7 @@ _SIM = re.compile(rb"\+CPIN: ?([^\r\n]+)|\+CME ERROR: ?([^\r\n]+)|[\r\n](ERROR)[
 
 
 def _is_answer(reply: bytes) -> bool:
-    name = model.read_model(reply)
+    name = model.find_model_name(reply)
     return name is not None and model.IRIDIUM not in name.upper()
 
 
@@ -34,7 +34,7 @@ def _read_sim(reply: bytes) -> str | None:
 
 async def read_report(line: DeviceLine) -> DeviceReport:
     """Query a modem's model and the state of its SIM. Raises PortLost."""
-    name = await answer_to(line, model.QUESTION, model.read_model) or "of unknown model"
+    name = await answer_to(line, model.QUESTION, model.find_model_name) or "of unknown model"
     sim = await answer_to(line, f"{sms_modem.PIN}\r".encode(), _read_sim, SIM_MAX_S)
     return DeviceReport(
         f"GSM modem, {name}", trouble=_find_trouble(sim), facts={"model": name, "sim": sim}
