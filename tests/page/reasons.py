@@ -253,7 +253,7 @@ GIVERS = {
 this position."""
 OF_KIT = {
     # The lines of a history: the event and its detail.
-    "note": Giver((3, 4)),
+    "record_event": Giver((3, 4)),
     "Line": Giver((1, 3)),
     "Loss": SECOND,
     "RepairResult": FIRST,
@@ -328,7 +328,7 @@ NAMED = {
     ),
     "extensions/imt/messages.py": ("STATE_REASONS",),
     "extensions/imt/jspr.py": ("REFUSAL_TEXTS",),
-    "wire/keepalive.py": ("note", "text"),
+    "wire/keepalive.py": ("describe_path", "text"),
     "wire/kit_note.py": ("__str__",),
     "wire/meshcore_kiss.py": ("ERRORS",),
     "wire/rnode.py": ("BROKEN_ERRORS",),
