@@ -41,7 +41,7 @@ MASTER = bytes(range(32))
 MOMENT = 1_790_000_000
 
 
-def encode_message(text: str, number: int = 1, master: bytes | None = None) -> bytes:
+def encode_text(text: str, number: int = 1, master: bytes | None = None) -> bytes:
     key = None if master is None else derive_key(master, "MO")
     return encode([Entry(number, Message(text), MOMENT)], key=key)
 
@@ -127,8 +127,8 @@ def test_messages_before_the_imei_was_corrected_arrive_once(tmp_path: Path, data
     with receiver() as hooked, running_hub(tmp_path, database) as (operators, running):
         administer(database, "webhook", "add", hooked.url, "--untried")
         assert "deadLettersTaken" not in add_device(database, "--imei", MISTYPED)
-        operators.directip(encode_message("over DirectIP", 1))
-        operators.rockblock(running, encode_message("over RockBLOCK", 2))
+        operators.directip(encode_text("over DirectIP", 1))
+        operators.rockblock(running, encode_text("over RockBLOCK", 2))
         operators.rockblock(running, b"plain text of somebody else's", "300234010000099")
         letters = listed(database)
         assert [each["imei"] for each in letters] == ["300234010000099", IMEI, IMEI]
@@ -136,7 +136,7 @@ def test_messages_before_the_imei_was_corrected_arrive_once(tmp_path: Path, data
         assert "fieldagent_hub_dead_letters_kept 3\n" in read_metrics(running)
         assert administer(database, "device", "imei", "kit", IMEI)["deadLettersTaken"] == 2
         assert administer(database, "device", "dead-letter", "replay") == {"deadLettersTaken": 0}
-        operators.directip(encode_message("afterwards", 3))
+        operators.directip(encode_text("afterwards", 3))
 
         def contents() -> list[str]:
             return [each["payloads"][0]["events"][0]["content"] for each in hooked.got]
@@ -157,16 +157,16 @@ def test_messages_before_a_device_was_added_or_enabled_are_imported(
     tmp_path: Path, database: str
 ) -> None:
     with running_hub(tmp_path, database) as (operators, _):
-        operators.directip(encode_message("before it was there", 1))
+        operators.directip(encode_text("before it was there", 1))
         assert add_device(database, "--imei", IMEI)["deadLettersTaken"] == 1
         administer(database, "device", "disable", "kit")
-        operators.directip(encode_message("while it was disabled", 2))
+        operators.directip(encode_text("while it was disabled", 2))
         assert administer(database, "device", "enable", "kit")["deadLettersTaken"] == 1
         assert listed(database) == []
 
 
 @pytest.mark.parametrize(
-    "body", [b"Hello", b"RB0001234Hello", bytes(range(256)), encode_message("x")[:-1]]
+    "body", [b"Hello", b"RB0001234Hello", bytes(range(256)), encode_text("x")[:-1]]
 )
 def test_unreadable_message_is_stored_with_its_device(tmp_path: Path, body: bytes) -> None:
     database = str(tmp_path / "hub.sqlite3")
@@ -209,7 +209,7 @@ def _replace_once(old: bytes, new: bytes, raw: bytes) -> bytes:
 def test_messages_with_invalid_gateway_fields_are_stored(tmp_path: Path) -> None:
     """Each check before the payload stores the message."""
     database = str(tmp_path / "hub.sqlite3")
-    body, now = encode_message("hello"), int(time.time())
+    body, now = encode_text("hello"), int(time.time())
     spoilt = (b"?" * 15, b" " * 15, IMEI.encode()[:14] + b"\0")
     verdicts: tuple[dict[str, Any], ...] = (
         {"imei": "12"},
@@ -244,23 +244,23 @@ def test_messages_with_invalid_gateway_fields_are_stored(tmp_path: Path) -> None
 def test_satellite_key_mismatch_is_reported_and_fixed(tmp_path: Path, database: str) -> None:
     with running_hub(tmp_path, database) as (operators, running):
         add_device(database, "--imei", IMEI)
-        operators.directip(encode_message("tagged, and nobody can check it", 1, MASTER))
+        operators.directip(encode_text("tagged, and nobody can check it", 1, MASTER))
         assert "the hub has no key to check" in read_device(database)["keyTrouble"]
         running.expect("the hub has no key to check")
         made = administer(database, "device", "key", "kit")
         assert (made["tagged"], len(made["satellite-key"])) == (True, 64)
-        operators.directip(encode_message("with the kit's own key", 2, MASTER))
+        operators.directip(encode_text("with the kit's own key", 2, MASTER))
         assert "a key that the hub does not have" in read_device(database)["keyTrouble"]
         (letter,) = listed(database)
         assert "the authentication tag is wrong" in letter["reason"]
         mended = administer(database, "device", "key", "kit", "--given", secret=MASTER.hex())
         assert mended == {"id": 1, "tagged": True, "deadLettersTaken": 1}
         assert read_device(database)["keyTrouble"] == ""
-        operators.directip(encode_message("the kit lost its key", 3))
+        operators.directip(encode_text("the kit lost its key", 3))
         assert "have no tag" in read_device(database)["keyTrouble"]
         assert administer(database, "device", "key", "kit", "--remove")["deadLettersTaken"] == 1
         assert listed(database) == []
-        operators.directip(encode_message("without", 4))
+        operators.directip(encode_text("without", 4))
         assert (read_device(database)["keyTrouble"], listed(database)) == ("", [])
 
 
@@ -269,9 +269,9 @@ def test_operator_position_is_added_to_items_without_a_position(tmp_path: Path) 
     with receiver() as hooked, running_hub(tmp_path, database) as (operators, running):
         administer(database, "webhook", "add", hooked.url, "--untried")
         add_device(database, "--imei", IMEI)
-        operators.directip(encode_message("over DirectIP", 1), where=MoLocation(-33.85, 151.2, 3))
+        operators.directip(encode_text("over DirectIP", 1), where=MoLocation(-33.85, 151.2, 3))
         seen = {"iridium_latitude": "46.5", "iridium_longitude": "7.25", "iridium_cep": "12.0"}
-        operators.rockblock(running, encode_message("over RockBLOCK", 2), **seen)
+        operators.rockblock(running, encode_text("over RockBLOCK", 2), **seen)
         own = encode([Entry(3, Location(46.0, 7.0), MOMENT)])
         operators.directip(own, where=MoLocation(46.5, 7.25, 3))
         until(lambda: len(hooked.got) >= 3)
@@ -293,7 +293,7 @@ async def test_message_that_fails_processing_twice_is_stored_as_dead_letter(
         taking = alps.mobile_originated()
         with monkeypatch.context() as broken:
             broken.setattr(taking, "_make_posting", fails)
-            bring = partial(taking.take_in_from, alps.device(1).imei or "", encode_message("hello"))
+            bring = partial(taking.take_in_from, alps.device(1).imei or "", encode_text("hello"))
             with pytest.raises(ZeroDivisionError):
                 await bring()
             await bring()
@@ -344,7 +344,7 @@ async def test_dead_letters_of_one_unknown_modem_are_limited(store: Store) -> No
 async def test_sos_is_sent_to_other_kits_with_the_operator_position(store: Store) -> None:
     async with field_of(store) as alps:
         sos = encode([Entry(5, Message("help"), MOMENT, sos=True)])
-        for body in (encode_message("not urgent"), sos):
+        for body in (encode_text("not urgent"), sos):
             imei = alps.device(1).imei or ""
             await alps.mobile_originated().take_in_from(imei, body, Estimate(46.5, 7.25, 3))
         (envelope,) = await collect(alps.mailbox(2))
@@ -381,7 +381,7 @@ def test_dead_letter_of_unknown_modem_is_shown_only_to_the_operator(
                 answered[path] = answer.status, answer.read().decode(errors="replace")
         line.request("GET", "/api/events", headers={**proof, "Last-Event-ID": "0"})
         stream = line.getresponse()
-        operators.directip(encode_message("afterwards"), IMEI)
+        operators.directip(encode_text("afterwards"), IMEI)
         heard = ""
         while "afterwards" not in heard:
             heard += stream.readline().decode()
@@ -408,7 +408,7 @@ def test_operator_assigns_a_contested_modem_and_its_dead_letters(tmp_path: Path)
         administer(database, "workspace", "add", "Andes")
         administer(database, "user", "add", "Dora", "--workspace", "Andes")
         andes = ("--workspace", "Andes")
-        operators.directip(encode_message("before anybody had it", 1))
+        operators.directip(encode_text("before anybody had it", 1))
         administer(database, "device", "add", "kit-dora", "--user", "Dora", *andes)
         with closing(open_store(database)) as store:
             # As when an administrator of a workspace enters it.

@@ -33,20 +33,20 @@ def make_message(number: int, time: int = TIME) -> Entry:
     return Entry(number, Message(TEXT), time)
 
 
-def encode_short(*sent: Entry, origin: int = 0, key: bytes | None = None) -> bytes:
+def encode_short_form(*sent: Entry, origin: int = 0, key: bytes | None = None) -> bytes:
     return encode(sent, origin=origin, key=key, is_packed=True)
 
 
 def test_short_form_adds_a_fixed_overhead_to_a_text() -> None:
     packed = pack(TEXT)
     assert isinstance(packed, bytes)
-    alone = encode_short(make_message(NUMBER))
+    alone = encode_short_form(make_message(NUMBER))
     assert len(alone) - len(packed) == 11
-    assert len(encode_short(make_message(NUMBER), key=KEY)) - len(alone) == 8
+    assert len(encode_short_form(make_message(NUMBER), key=KEY)) - len(alone) == 8
     for passed, more in ((20, 4), (200, 5), (-40_000, 6)):
-        two = encode_short(make_message(NUMBER), make_message(NUMBER + 1, TIME + passed))
+        two = encode_short_form(make_message(NUMBER), make_message(NUMBER + 1, TIME + passed))
         assert len(two) - len(alone) - len(packed) == more
-    assert len(encode_short(make_message(5))) - len(packed) == 8, (
+    assert len(encode_short_form(make_message(5))) - len(packed) == 8, (
         "as the hub numbers a device's first ones"
     )
 
@@ -55,7 +55,7 @@ def test_sequence_is_encoded_absolutely_or_relatively_whichever_is_shorter() -> 
     """A receipt has a number of the peer, which differs much from ours."""
     receipts = [Entry(n, Receipt(digest=b"1234"), TIME) for n in (3, 4, 70_000)]
     sent = [make_message(NUMBER), *receipts, make_message(NUMBER + 1), make_message(NUMBER - 200)]
-    read = decode(encode_short(*sent))
+    read = decode(encode_short_form(*sent))
     assert [each.sequence for each in read.entries] == [each.sequence for each in sent]
     assert read.entries[1:4] == tuple(receipts)
 
@@ -70,15 +70,15 @@ def test_any_envelope_survives_the_short_form(sent: list[Entry], origin: int, ta
 
 def test_envelope_with_an_sos_uses_the_array_form() -> None:
     """Every receiver can read the array form."""
-    body = encode_short(make_message(6), replace(make_message(7), sos=True))
+    body = encode_short_form(make_message(6), replace(make_message(7), sos=True))
     assert not decode_form(body).short
-    assert decode_form(encode_short(make_message(6))).short
+    assert decode_form(encode_short_form(make_message(6))).short
 
 
 def test_time_before_the_epoch_uses_the_array_form() -> None:
     early = make_message(7, 1_000_000_000)
-    assert decode(encode_short(early)).entries == (early,)
-    assert not decode_form(encode_short(early)).short
+    assert decode(encode_short_form(early)).entries == (early,)
+    assert not decode_form(encode_short_form(early)).short
 
 
 def test_overlong_entry_has_no_short_form() -> None:
@@ -86,9 +86,9 @@ def test_overlong_entry_has_no_short_form() -> None:
 
 
 def test_tag_authenticates_the_short_form() -> None:
-    body = bytearray(encode_short(make_message(7), key=KEY))
+    body = bytearray(encode_short_form(make_message(7), key=KEY))
     with pytest.raises(Unauthenticated, match="missing"):
-        decode(encode_short(make_message(7)), keys=[KEY])
+        decode(encode_short_form(make_message(7)), keys=[KEY])
     other = derive_key(bytes(32), "MT")
     with pytest.raises(Unauthenticated, match="wrong"):
         decode(bytes(body), keys=[other])
@@ -107,7 +107,9 @@ def test_every_truncated_short_form_raises(key: bytes | None) -> None:
         Entry(NUMBER, Source(7, 9)),
         make_message(3),
     ]
-    body = encode_short(*sent, Entry(NUMBER + 2, Data(bytes(200)), TIME - 90), origin=5, key=key)
+    body = encode_short_form(
+        *sent, Entry(NUMBER + 2, Data(bytes(200)), TIME - 90), origin=5, key=key
+    )
     assert len(decode(body).entries) == 4
     for cut in range(len(body)):
         with pytest.raises(RemoteProtocolError):

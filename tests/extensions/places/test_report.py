@@ -93,10 +93,10 @@ async def send_week(alps: Field) -> KitWeek:
     )
     session = usage.count_session
     await session(alps.store, "300000000000001", "mo 1", 70, clock=lambda: alps.now)
-    return await find_week(alps)
+    return await load_kit_week(alps)
 
 
-async def find_week(alps: Field, device: int = 1, week: Week = WEEK) -> KitWeek:
+async def load_kit_week(alps: Field, device: int = 1, week: Week = WEEK) -> KitWeek:
     price = read_credit_price("0.12 EUR")
     return await alps.store.read(
         lambda db: kit_week.read_kit_week(db, 1, device, week, lambda operator: price, alps.now)
@@ -119,9 +119,9 @@ async def test_weekly_report_contains_track_items_incidents_and_costs(store: Sto
         assert (day["mo"], day["money"], week.money) == (2, "0.24 EUR", "0.24 EUR")
         assert json.loads(json.dumps(kit_week.encode_week(week)))["week"] == WEEK.name
         # A late item belongs to the week of its time. Another kit's report does not contain it.
-        before = await find_week(alps, week=find_week(START - 8 * 86_400))
+        before = await load_kit_week(alps, week=find_week(START - 8 * 86_400))
         assert len(before.track) == 1 and before.incidents == []
-        assert (await find_week(alps, 2)).track == []
+        assert (await load_kit_week(alps, 2)).track == []
 
 
 @pytest.mark.parametrize(
@@ -142,7 +142,7 @@ async def test_truncated_week_is_marked_as_incomplete(
     async with field_of(store) as alps:
         await send_week(alps)
         monkeypatch.setattr(kit_week, bound, most)
-        week = await find_week(alps)
+        week = await load_kit_week(alps)
         assert (week.whole, len(week.sent)) == (is_whole, min(most, 12))
 
 
@@ -187,7 +187,7 @@ async def test_csv_contains_a_row_for_each_item(store: Store) -> None:
 
 async def test_empty_week_is_written_in_every_format(store: Store) -> None:
     async with field_of(store) as alps:
-        week = await find_week(alps)
+        week = await load_kit_week(alps)
         for kind in documents.FORMATS.values():
             assert kind.write(week)
         assert b"No position is known of this week." in documents.FORMATS["html"].write(week)
