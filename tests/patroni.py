@@ -128,8 +128,13 @@ class Node:
         self._kill_server()
 
     def stop(self) -> None:
-        """Stop the node. Patroni ends its PostgreSQL, unless it is about to start it."""
-        self.patroni.end()
+        """Stop the node. Patroni ends its PostgreSQL, unless it is about to start it. Patroni 3.0
+        sometimes does not end after its node was cut off, so it is killed then.
+        """
+        try:
+            self.patroni.end()
+        except subprocess.TimeoutExpired:
+            self.patroni.end(signal.SIGKILL)
         self._kill_server()
 
     def _kill_server(self) -> None:
