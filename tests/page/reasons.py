@@ -233,7 +233,8 @@ GIVERS = {
     **dict.fromkeys(("Unreachable", "TokenRefused"), SECOND),
     # Ends of a channel delivery, a call or a handover.
     **dict.fromkeys(
-        ("ChannelDelivery", "HandoverResult", "MoStatus", "returned", "_show", "Begin"), SECOND
+        ("ChannelDelivery", "HandoverResult", "MoStatus", "return_message", "_show", "Begin"),
+        SECOND,
     ),
     **dict.fromkeys(("_release", "withdraw"), SECOND),
     # The kind of a notification, and its receiver.

@@ -70,7 +70,7 @@ class NodeModem:
                 await self._news.wait()
         finally:
             self._in_hand = None
-        if not self._result.transmitted and (count := self._given_up.note()):
+        if not self._result.transmitted and (count := self._given_up.count_event()):
             reason = self._result.reason
             log.warning("the node gave up %d packets; the last: %s", count, reason)
         return TransmitResult.TRANSMITTED if self._result.transmitted else TransmitResult.DROPPED

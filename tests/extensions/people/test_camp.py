@@ -30,7 +30,7 @@ from tests.extensions.people.camp import (
 from tests.hub.test_cluster import contents, push
 from tests.hub.test_journey import IMEI, behind_directip, folder, message_to, posted, receiver
 from tests.hub.test_journey import sky as sky_of_hub
-from tests.processes import administer, agent, free_port, hub, sky, until
+from tests.processes import Agent, administer, agent, free_port, hub, sky, until
 
 SLOW = {"aprs": pytest.mark.full}
 """Its station waits before an answer, so that no two of them transmit at once. `test_aprs_camp.py`
@@ -171,6 +171,11 @@ def test_push_to_a_user_reaches_their_handheld(tmp_path: Path, firmware: Firmwar
         until(lambda: kit.mesh()["texts"] == {"on radio": 1})
 
 
+def count_queued(kit: Agent) -> int:
+    """Return the number of Packages that wait for the satellite modem."""
+    return int(kit.call("GET", "/api/status").body["channels"]["Satellite"]["queued"])
+
+
 def test_delivery_sign_is_shown_only_once_true(tmp_path: Path, firmware: Firmware) -> None:
     """Without a network, the message is only on the kit's disk."""
     with sky(tmp_path) as above, camp(tmp_path, by_satellite(tmp_path), firmware=firmware) as kit:
@@ -178,7 +183,7 @@ def test_delivery_sign_is_shown_only_once_true(tmp_path: Path, firmware: Firmwar
         above.expect("no network")
         message = kit.write(0, "weather closes in")
         until(lambda: kit.sees(0, message, KEPT))
-        kit.kit.expect("no")
+        until(lambda: count_queued(kit.kit) == 1)
         assert kit.signs(0, message) == [KEPT]
         above.type("service 1")
         until(lambda: kit.sees(0, message, KEPT, LEFT))

@@ -36,7 +36,7 @@ async def test_odd_tracker_texts_are_accepted_or_refused_and_printable(
 ) -> None:
     async with field_of(store) as alps:
         await tracked(alps)
-        word = kind.read(HttpRequest("POST", "/", (), {"content-length": "1"}, body))
+        word = kind.parse_report(HttpRequest("POST", "/", (), {"content-length": "1"}, body))
         became = ItemResult.TAKEN if word.ident == DOG else ItemResult.REFUSED
         assert await says(alps, word) is became
         assert all(text.isprintable() for text in await words_for_ada(alps))
