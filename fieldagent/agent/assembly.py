@@ -98,9 +98,7 @@ def assemble(settings: Settings, journal: Journal, emit: Callable[[str], None]) 
     events = Events(journal)
     channels = _get_channels(settings)
     queues = {channel: make_channel_queue(journal, channel) for channel in channels}
-    links = {
-        channel: _make_link(settings, journal, channel, events.set_changed) for channel in channels
-    }
+    links = {each: _make_link(settings, journal, each, events.set_changed) for each in channels}
     ours = _make_station_settings(settings, channels)
     words = None if ours is None else _make_piggyback(ours, journal, links, journal.clock.now)
     endings = Endings(
