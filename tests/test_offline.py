@@ -62,7 +62,7 @@ def test_that_goes_on():
 
 @pytest.mark.full
 @pytest.mark.parametrize("host", ["192.0.2.1", "hub.example.org"])
-def test_process_started_by_a_test_is_blocked_too(host: str, tmp_path: Path) -> None:
+def test_network_guard_also_blocks_child_processes(host: str, tmp_path: Path) -> None:
     """The guard stops an address, and a name that needs an external name server. The started test
     fails.
     """

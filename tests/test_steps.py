@@ -116,7 +116,7 @@ def test_process_left_by_a_test_is_ended_and_reported(tmp_path: Path) -> None:
         ("the kit passed, 3 failed in 1s", 0, 0),
     ],
 )
-def test_outcome_line_of_a_step_is_counted(line: str, passed: int, failed: int) -> None:
+def test_pytest_summary_line_is_parsed(line: str, passed: int, failed: int) -> None:
     counts = outcomes(line)
     assert (counts["passed"], counts["failed"]) == (passed, failed)
 

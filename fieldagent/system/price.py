@@ -48,7 +48,7 @@ async def run_billed(step: Callable[[], T], limiter: trio.CapacityLimiter) -> T:
         try:
             return step()
         finally:
-            # Ignore that the loop has ended: then there is no account to charge.
+            # If the event loop has ended, no task is left to charge.
             with suppress(trio.RunFinishedError):
                 loop.run_sync_soon(pay, THREAD + time.thread_time() - begun)
 

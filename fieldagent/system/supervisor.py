@@ -103,7 +103,7 @@ class Supervisor:
             await waits.sleep(pause)
 
     def make_reporter(self, name: str) -> Note:
-        """Return the function with which a part reports a failed call and continues."""
+        """Return a function with which a part reports an error that does not stop it."""
         fault = self._faults.setdefault(name, PartFault(name))
 
         def note(error: BaseException, activity: str) -> None:

@@ -46,8 +46,7 @@ DELAY_MAX_S = SCHEDULE[-1] * (1 + JITTER_SHARE)
 def compute_delay(
     attempts: int, *, schedule: Sequence[float], retry_after: float, random_share: float
 ) -> float | None:
-    """Return the seconds from failure number `attempts` to the next attempt, or None if it was the
-    last attempt.
+    """Return the seconds to wait after `attempts` failed attempts, or None if no attempt is left.
 
     `random_share` is in [0, 1).
     """

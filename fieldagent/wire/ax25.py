@@ -65,7 +65,7 @@ def encode(frame: Frame) -> bytes:
 
 
 def decode(data: bytes) -> Frame | None:
-    """Decode a frame. Return None if it is not a UI frame without layer 3. Raises
+    """Decode a UI frame without layer 3 (PID F0). Return None for any other frame. Raises
     RemoteProtocolError.
     """
     calls: list[Callsign] = []

@@ -165,7 +165,7 @@ def _read_value(kind: Kind, data: int | bytes) -> Any:
     if isinstance(data, int):
         return _number(kind, data)
     if kind is Scalar.TEXT:
-        # Third-party names and texts are for people, so replace invalid UTF-8 by a mark.
+        # Third-party texts are only displayed, so replace invalid UTF-8 with U+FFFD.
         return data.decode("utf-8", "replace")
     return struct.unpack(FOUR_BYTE_FORMATS[kind], data)[0] if kind in FOUR_BYTE_FORMATS else data
 

@@ -157,7 +157,7 @@ class Table:
             child = self._fronts.find(symbol, start, end)
             if child < 0:
                 break
-            # Stop at the root, because no context has the root as a child.
+            # The list has no entry for the root, node 0, so a child's number is its index plus 1.
             nodes.append(child + 1)
         return nodes[::-1]
 

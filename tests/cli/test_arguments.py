@@ -154,7 +154,9 @@ def test_options_may_stand_between_arguments(parser: argparse.ArgumentParser) ->
     ],
 )
 @pytest.mark.parametrize("number", ["9" * 23, "-1", "x"])
-def test_invalid_row_number_is_reported_with_a_hint_at_list(words: list[str], number: str) -> None:
+def test_error_for_invalid_row_number_suggests_the_list_command(
+    words: list[str], number: str
+) -> None:
     done = fieldagent("hub", *words, "--", number)
     assert (done.returncode, "Traceback" in done.stderr) == (2, False)
     assert f"'{number}' is wrong; use a number that `list` shows" in done.stderr

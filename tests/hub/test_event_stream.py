@@ -17,7 +17,7 @@ import trio
 from fieldagent.http.problem import Problem
 from fieldagent.http.server_sent import StreamRequest
 from fieldagent.hub.access import credentials, directory
-from fieldagent.hub.access.caller import Call, Caller, Proof, Purpose, admit_all
+from fieldagent.hub.access.caller import Call, Caller, Proof, Purpose, authorize_calls
 from fieldagent.hub.api import sos_desk
 from fieldagent.hub.api.event_stream import AT_ONCE, HELD_ROWS_MAX, EventStreams, Follower
 from fieldagent.hub.records.lease import Leases
@@ -144,7 +144,7 @@ async def test_stream_ends_when_the_token_is_revoked(store: Store) -> None:
             _, key = credentials.add_key(db, 1, "team's", scopes=["read"], now=START)
             number, token = credentials.add_token(db, 2, "desk", now=START)
             proof = Proof(key, token=token)
-            (answer,) = admit_all(db, [Call(proof, None, START, Purpose.READ)])
+            (answer,) = authorize_calls(db, [Call(proof, None, START, Purpose.READ)])
             return answer, number
 
         caller, token = await store.commit(come)

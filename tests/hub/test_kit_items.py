@@ -159,7 +159,7 @@ def test_sos_and_control_entries_are_not_grouped(entries: list[Entry], alone: bo
 
 
 @pytest.mark.parametrize("messages", [1, 40])
-def test_grouped_confirmations_take_few_statements_and_make_receipts(
+def test_grouped_confirmations_use_few_statements_and_create_receipts(
     store: Store, messages: int
 ) -> None:
     def confirmed(db: Db) -> tuple[int, list[Any]]:

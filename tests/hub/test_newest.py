@@ -149,15 +149,15 @@ async def test_new_names_per_message_are_limited(
 
 async def test_user_option_sends_every_position(store: Store) -> None:
     async with field(store) as alps:
-        wants = people.set_positions
-        await store.commit(lambda db: wants(db, 1, BEN, every=True, now=0.0))
+        wants = people.set_position_filter
+        await store.commit(lambda db: wants(db, 1, BEN, all_positions=True, now=0.0))
         await alps.sends(ADA, make_position(1, 46.1))
         await alps.sends(ADA, make_position(2, 46.2, at=1))
         assert await fetch_positions(alps, BEN) == [(ADA, 46.1), (ADA, 46.2)]
         assert await fetch_positions(alps, CLEO) == [(ADA, 46.2)]
         rows = await alps.rows("SELECT device, state FROM delivery")
         assert rows == [(BEN, "stored")] * 2
-        await store.commit(lambda db: wants(db, 1, BEN, every=False, now=0.0))
+        await store.commit(lambda db: wants(db, 1, BEN, all_positions=False, now=0.0))
         await alps.sends(ADA, make_position(3, 46.3, at=2))
         assert await fetch_positions(alps, BEN) == [(ADA, 46.3)]
 

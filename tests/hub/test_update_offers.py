@@ -156,7 +156,7 @@ def test_report_of_another_offer_or_unknown_state_is_ignored(fleet: Fleet) -> No
 
 
 def test_update_stopped_by_hand_is_offered_again_with_a_higher_number(fleet: Fleet) -> None:
-    assert fleet.store.run_once(lambda db: update_offers.find_under_way(db, 1)) == fleet.number
+    assert fleet.store.run_once(lambda db: update_offers.find_active_offer(db, 1)) == fleet.number
     assert fleet.store.run_once(lambda db: update_offers.stop_offer(db, 1, 1.0)) == fleet.number
     assert fleet.store.run_once(lambda db: update_offers.stop_offer(db, 1, 1.0)) is None
     assert (fleet.told(), fleet.state()) == (set(), ("stopped", "by hand"))

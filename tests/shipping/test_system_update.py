@@ -144,7 +144,9 @@ def test_system_signed_with_an_unknown_key_is_refused(
     assert entries(board) == {"system-a.conf"}
 
 
-def test_power_cut_during_the_write_leaves_the_running_system(board: Board, signer: Signer) -> None:
+def test_power_cut_while_an_update_is_written_keeps_the_current_system(
+    board: Board, signer: Signer
+) -> None:
     signer.release(board.share / "9.0.0.system")
     begin_update(board, "9.0.0")
     board.until("journalctl -b -u fieldagent-system | grep -q ' 5 of .* pieces'", WRITTEN)

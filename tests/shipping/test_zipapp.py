@@ -129,7 +129,7 @@ def code(source: str) -> list[tuple[str, object]]:
 
 
 @pytest.mark.full
-def test_zipapp_sources_equal_ours_without_comments(zipapp: Path) -> None:
+def test_zipapp_sources_match_the_repository_except_comments(zipapp: Path) -> None:
     with zipfile.ZipFile(zipapp) as archive:
         names = [each for each in archive.namelist() if each.startswith("fieldagent/")]
         sources = [each for each in names if each.endswith(".py")]

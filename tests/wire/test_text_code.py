@@ -315,7 +315,7 @@ def test_large_envelope_contains_no_packed_text() -> None:
     assert "text is missing" in theirs.not_understood[0]
 
 
-def test_long_text_of_one_message_is_unpacked() -> None:
+def test_long_text_in_a_single_message_is_decompressed() -> None:
     """A 9704 sends it in one message."""
     sent = Entry(7, Message("At the pass, wind is strong but fine. " * 50), TIME)
     assert decode(encode([sent], is_packed=True)).entries == (sent,)

@@ -207,7 +207,6 @@ class AirPace:
         elif self._missed_answers < UNANSWERED_ROUNDS_MAX:
             since = max(since, self._met_at)
         longest = URGENT_AGAIN_MAX if urgent else AGAIN_MAX
-        # If a station was heard recently, do not double the wait: wait at most half the time since
-        # then (6 s or more).
+        # Limit the wait to half the time since a station was last heard, but not below 6 s.
         silence = max(2 * AGAIN_FIRST, (now - since) / 2)
         return (0.5 + 0.5 * share) * min(longest, AGAIN_FIRST * 2.0 ** min(tries, 10), silence)

@@ -20,8 +20,8 @@ FRAME_BYTES = 40
 
 
 class CountedModem:
-    """Implements `channels.radio_modem.RadioModem` on top of another modem with a known
-    bit rate.
+    """A `channels.radio_modem.RadioModem` that counts the air time of another modem, computed from
+    the bit rate.
     """
 
     def __init__(self, modem: RadioModem, link: ChannelLink, bit_rate: int) -> None:

@@ -117,7 +117,7 @@ _STATION = re.compile(r"\bstation ([0-9]+)\b")
 
 
 def add_names(journal: Journal, detail: str) -> str:
-    """Return `detail` with the known station names added to the station numbers in it.
+    """Return `detail` with each `station N` replaced by the name of that station, if it is known.
 
     The journal stores only the numbers, because a name may arrive after the event.
     """

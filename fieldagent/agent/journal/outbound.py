@@ -250,8 +250,8 @@ def store_receipt(
 def store_stage(
     db: sqlite3.Connection, sequence: int, station: int, stage: Stage, text: str, at: float
 ) -> bool:
-    """Store a stage that a Package has reached after the disk of the receiver's kit. Return True if
-    the stage is new.
+    """Store a stage of delivery that follows the storage on the receiver's kit. Return True if the
+    stage is new.
     """
     cursor = db.execute(
         "INSERT OR IGNORE INTO reached (sequence, by, rung, text, at)"

@@ -92,8 +92,8 @@ Key = tuple[int, int, bytes]
 
 
 def is_repeated(parts: int, packet_bytes: int) -> bool:
-    """Return True if an item that is not an SOS and has `parts` fragments is small enough to be
-    repeated.
+    """Return True if an item of `parts` fragments is small enough to be repeated. This rule is not
+    for an SOS.
     """
     return 0 < parts <= max(PARTS_MAX, PARTS_BYTES // packet_bytes)
 

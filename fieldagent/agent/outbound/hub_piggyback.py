@@ -86,11 +86,11 @@ class HubPiggyback:
         owes = bool(self._owed) and at_once
         free = bool(self._stages) and not self._tariff.compute_units(1)
         lacks = bool(self._reports or self._unreadable)
-        return lacks or owes or free or self._is_incident_unnamed()
+        return lacks or owes or free or self._must_name_incident()
 
-    def _is_incident_unnamed(self) -> bool:
-        """Return True if the open incident must be named in a transmission of its own, which is
-        sent only on a free channel.
+    def _must_name_incident(self) -> bool:
+        """Return True if it is time to name the open incident in a separate transmission. The
+        channel must be free of cost.
         """
         if self._tariff.compute_units(1) or incident.find_open(self._journal) is None:
             return False
@@ -108,7 +108,7 @@ class HubPiggyback:
         self._unreadable_under_way += words.unreadable
         self._fill_receipts(draft, capacity, words)
         if self._asks and draft.entries:
-            # Use only bytes that cost nothing more.
+            # Use only bytes that are already paid for.
             free = min(capacity, self._tariff.compute_paid_size(len(draft)))
             number = outbound.read_journal_number(self._journal)
             words.has_name_request = draft.add(Entry(number, JournalNumber(wants_names=True)), free)
@@ -127,7 +127,7 @@ class HubPiggyback:
             if self._tariff.compute_units(1)
             else capacity
         )
-        if draft.entries or self._is_incident_unnamed():
+        if draft.entries or self._must_name_incident():
             clock = self._journal.clock
             word = IncidentUpdate(open_incident.number, IncidentState.OPEN)
             named = Entry(0, word, int(clock.date(clock.now())))

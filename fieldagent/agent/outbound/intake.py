@@ -107,7 +107,7 @@ class Intake:
                 await self._resumed.wait()
         if not claims:
             return await self._store(package, None, incident_number, handle)
-        # If two Packages with one id or collapseKey are posted at the same time, the second waits
+        # If two Packages with the same id or collapseKey are posted together, the second one waits
         # until the first is on disk.
         while busy := [self._accepting[claim] for claim in claims if claim in self._accepting]:
             await busy[0].wait()

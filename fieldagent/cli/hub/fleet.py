@@ -53,7 +53,7 @@ def _make_row(kit: Mapping[str, Any], now: float) -> Row:
         "started": booted
         and f"{_format_age(booted, now)} ago, {about.get('bootCause', 'unknown')}",
         "disk": f"{100 - status['diskUsed']} % free" if status else None,
-        "warmth": _get_unit(status.get("temperature"), "°C"),
+        "warmth": _format_with_unit(status.get("temperature"), "°C"),
         "supply": _format_supply(status, about),
         "clock": _format_clock(status, about),
         "signal": _format_signal(status, about),
@@ -74,7 +74,7 @@ def _format_age(unix: float, now: float) -> str:
     return format_span(max(0, int(now - unix)))
 
 
-def _get_unit(value: float | None, unit: str) -> str | None:
+def _format_with_unit(value: float | None, unit: str) -> str | None:
     return None if value is None else f"{value} {unit}"
 
 

@@ -85,5 +85,5 @@ def set_user_positions(call: Call) -> Result:
     each sender.
     """
     rule = call.arguments.rule
-    people.set_positions(*call.here, call.member, every=rule == "all", now=call.now)
+    people.set_position_filter(*call.here, call.member, all_positions=rule == "all", now=call.now)
     return {"id": call.member, "positions": rule}

@@ -44,7 +44,7 @@ def offer(arguments: argparse.Namespace, _: HubSettings, store: Store) -> Result
 
 def _offer(db: Db, arguments: argparse.Namespace, now: float) -> Sequence[Row]:
     workspace = directory.find_workspace(db, arguments.workspace)
-    if number := update_offers.find_under_way(db, workspace):
+    if number := update_offers.find_active_offer(db, workspace):
         raise Refused(f"offer {number} is under way: `fieldagent hub update stop` ends it")
     planned = _plan_waves(
         _sort_as_named(db, workspace, arguments.devices, now), arguments.version, arguments.waves

@@ -17,7 +17,7 @@ from fieldagent.hub.access.caller import (
     Caller,
     Proof,
     Purpose,
-    admit_all,
+    authorize_calls,
     find_address,
     find_objection,
     is_key_known,
@@ -66,7 +66,9 @@ class Authentication:
             return await self._find_signed_in(head, token or "", purpose, now)
         proof = read_proof(head.headers)
         member = await self._find_member(proof, source, now)
-        verdict = await self._store.read_together(admit_all, Call(proof, member, now, purpose))
+        verdict = await self._store.read_together(
+            authorize_calls, Call(proof, member, now, purpose)
+        )
         if verdict is None:
             raise await self._make_wrong(source, now)
         if isinstance(verdict, Problem):

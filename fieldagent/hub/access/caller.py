@@ -240,7 +240,7 @@ def _find_in_force(key: _KnownKey | None, now: float) -> _KnownKey | None:
     return None if any(end is not None and end <= now for end in ends) else key
 
 
-def admit_all(db: Db, calls: Sequence[Call]) -> list[Caller | Problem | None]:
+def authorize_calls(db: Db, calls: Sequence[Call]) -> list[Caller | Problem | None]:
     """Return for each call the caller, or the Problem that forbids the call whatever its body is.
 
     The entry is None if a credential is wrong. One SQL statement serves all calls.

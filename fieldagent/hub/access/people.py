@@ -393,17 +393,23 @@ def set_radios(
     kit_report.touch_directory(db, workspace)
 
 
-def set_positions(
-    db: Db, workspace: int, member: int, *, every: bool, now: float, actor: str = ADMINISTRATION
+def set_position_filter(
+    db: Db,
+    workspace: int,
+    member: int,
+    *,
+    all_positions: bool,
+    now: float,
+    actor: str = ADMINISTRATION,
 ) -> None:
     """Choose the positions that a user's kits get: every position of other kits, or only the newest
     position of each sender.
     """
     db.execute(
         "UPDATE membership SET all_positions = ? WHERE workspace = ? AND member = ?",
-        *(int(every), workspace, member),
+        *(int(all_positions), workspace, member),
     )
-    wanted = "all" if every else "newest"
+    wanted = "all" if all_positions else "newest"
     audit_member(db, member, actor, "user positions", f"{member} {wanted}", now)
 
 

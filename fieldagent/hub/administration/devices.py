@@ -96,7 +96,7 @@ class DevicesApi:
             route("PATCH", "/api/devices/{id}", self.change),
             route("DELETE", "/api/devices/{id}", self.remove),
             route("POST", "/api/devices/{id}/token", self.make_token),
-            route("POST", "/api/devices/{id}/key", self.set_new_key),
+            route("POST", "/api/devices/{id}/key", self.set_satellite_key),
             route("DELETE", "/api/devices/{id}/key", self.remove_key),
         ]
 
@@ -189,7 +189,7 @@ class DevicesApi:
 
         return make_json_response({"hubToken": await self._acts.carry_out(caller, store_token)})
 
-    async def set_new_key(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
+    async def set_satellite_key(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
         """Set the satellite key in the body, or a new satellite key if the body contains none."""
         refuse_others(request, ())
         text = read_body(request, GIVEN_KEY).get("given") if request.body else None

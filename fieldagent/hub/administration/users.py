@@ -119,7 +119,9 @@ class UsersApi:
                 )
             if "all_positions" in body:
                 workspace, every = caller.workspace, body["all_positions"]
-                people.set_positions(db, workspace, member, every=every, now=now, actor=by)
+                people.set_position_filter(
+                    db, workspace, member, all_positions=every, now=now, actor=by
+                )
             if "radios" in body:
                 workspace, radios = caller.workspace, body["radios"]
                 people.set_radios(db, workspace, member, radios, now=now, actor=by)

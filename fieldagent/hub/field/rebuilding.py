@@ -180,7 +180,7 @@ class Rebuilding:
         if known is not None and (known.is_open or known.held == held):
             return False
         numbering.skip_device_numbers(db, device, now)
-        rebuild.begin_one(db, device, held, now)
+        rebuild.begin_recovery(db, device, held, now)
         return True
 
 
@@ -359,7 +359,7 @@ def _enter_received(
     row: InventoryRow,
     now: float,
 ) -> bool:
-    """Enter an item that the kit received from the hub: an item of another kit, or a push."""
+    """Store an item that the kit had received from the hub: an item of another kit, or a push."""
     if not is_member(db, link.device.workspace, row.origin):
         return False
     source = next((each for each in details if isinstance(each, Source)), None)

@@ -127,7 +127,7 @@ def offer(
     return number
 
 
-def find_under_way(db: Db, workspace: int) -> int | None:
+def find_active_offer(db: Db, workspace: int) -> int | None:
     """Return the number of the active offer in a workspace, or None if there is none."""
     open_ = "SELECT number FROM update_offer WHERE workspace = ? AND state = ?"
     rows = db.execute(open_, workspace, UNDER_WAY)
@@ -251,7 +251,7 @@ def _update_row(db: Db, offer: _RunningOffer, kit: _Row, now: float) -> _Row:
         elif why := explain_unfit(known):
             state = "left out"
     elif kit.state in ("waiting", "trial") and kit.disabled is not None:
-        # The hub does not hear a disabled kit any more, whatever happened at the kit.
+        # The hub ignores reports of a disabled kit, so it never learns the result.
         state, why = "left out", sentence("it is disabled")
     elif kit.state in ("waiting", "trial") and now - (kit.since or now) > offer.within:
         state, why = "late", f"it has not come back within {offer.within / 60:g} min"

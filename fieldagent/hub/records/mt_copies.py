@@ -169,7 +169,9 @@ def _list_copies(db: Db, device: int) -> list[MtCopy]:
 
 
 def _list_unconfirmed(db: Db, device: int) -> list[MtCopy]:
-    """Return the stored messages with unconfirmed content. Kits never confirm incident updates."""
+    """Return the stored messages whose content the kit has not confirmed. Messages with only
+    incident updates are left out, because kits never confirm them.
+    """
     sent = {
         item
         for (item,) in db.execute(

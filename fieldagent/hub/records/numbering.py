@@ -78,7 +78,7 @@ def skip_numbers(db: Db, device: int, sequence: int, now: float) -> bool:
     if not skip_device_numbers(db, device, now):
         return False
     if db.execute("SELECT 1 FROM device WHERE id = ? AND link_token IS NOT NULL", device):
-        rebuild.begin_one(db, device, b"", now)
+        rebuild.begin_recovery(db, device, b"", now)
     log.error(
         "device %d confirms a number that this database has not given to it: %d numbers are left"
         " out for it. If the database was restored from an older copy, run `fieldagent hub"

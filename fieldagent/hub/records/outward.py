@@ -37,8 +37,8 @@ class OutwardItem(NamedTuple):
 
 
 def enter_outward_item(db: Db, item: int, address: str, now: float) -> str:
-    """Enter an item for an address. Return the reason why the item cannot be sent, or an empty
-    string.
+    """Queue an item for delivery to an address. Return the reason why it cannot be sent, or an
+    empty string.
     """
     ((today,),) = db.execute(
         "SELECT count(*) FROM outward JOIN item ON item.id = item WHERE accepted > ?"

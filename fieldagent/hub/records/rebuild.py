@@ -57,7 +57,7 @@ def begin_all(db: Db, now: float) -> None:
         db.announce(kit_report.get_topic(device))
 
 
-def begin_one(db: Db, device: int, summary: bytes, now: float) -> None:
+def begin_recovery(db: Db, device: int, summary: bytes, now: float) -> None:
     """Begin the recovery of items from one kit. `summary` contains the items that the kit
     reports.
     """

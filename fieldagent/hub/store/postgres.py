@@ -336,7 +336,7 @@ class PostgresStore:
         result: T = await self._readers.read_shared(operation, argument)
         return result
 
-    # Methods that listen.
+    # Methods for notifications.
 
     def get_event(self, topic: str) -> trio.Event:
         return self._topics.get_event(topic)

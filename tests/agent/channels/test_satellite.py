@@ -292,7 +292,7 @@ async def test_session_without_reply_delays_sos_less_than_minute(
 
 
 @pytest.mark.parametrize("reached", [True, False])
-async def test_power_cut_during_session_sends_package_once(
+async def test_package_is_sent_once_despite_power_cut_during_session(
     tmp_path: Path, clock: Any, reached: bool
 ) -> None:
     sky = Sky(tmp_path)

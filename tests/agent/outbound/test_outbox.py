@@ -872,7 +872,7 @@ async def test_half_collapsed_package_of_earlier_version_is_ended(
 
 
 @pytest.mark.parametrize("channel", [Channel.SATELLITE, Channel.CELLULAR, Channel.RADIO])
-async def test_text_is_packed_on_satellite_and_radio_except_in_sos(
+async def test_text_is_compressed_on_satellite_and_radio_except_in_sos(
     tmp_path: Path, channel: Channel
 ) -> None:
     text = "Bridge on route 7 is out, take the north track past the old mill"

@@ -405,7 +405,7 @@ class _Fetch:
             raise refused
 
 
-# Description of the operator.
+# Description of Cloudloop as a satellite operator.
 
 
 def _get_secrets(value: str) -> tuple[str, ...]:

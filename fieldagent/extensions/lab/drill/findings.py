@@ -121,7 +121,7 @@ def _open(path: Path) -> sqlite3.Connection:
     return sqlite3.connect(f"file:{path}?mode=ro", uri=True)
 
 
-def _find_start(moment: Any) -> float | None:
+def _convert_to_drill_time(moment: Any) -> float | None:
     return None if moment is None else float(moment) - START
 
 
@@ -202,9 +202,9 @@ def _find_calls(
         call = CallForHelp(
             kit.plan.name,
             raised - START,
-            _find_start(at_hub),
-            _find_start(seen),
-            _find_start(known.get(number)),
+            _convert_to_drill_time(at_hub),
+            _convert_to_drill_time(seen),
+            _convert_to_drill_time(known.get(number)),
         )
         calls.append(call)
     return calls
@@ -224,7 +224,7 @@ def _find_sent(
     for number, posted in kit.record.posted.items():
         if posted.sos:
             continue
-        came = _find_start(at_hub.get(number))
+        came = _convert_to_drill_time(at_hub.get(number))
         position = number in positions
         replaced = position and came is None and number < newest
         why = ""
@@ -285,7 +285,8 @@ def _find_written(
         for event in json.loads(body)["payloads"][0]["events"]:
             came.setdefault(event.get("content", ""), received)
     return [
-        DeskMessage(kit.plan.name, at, _find_start(came.get(text))) for text, at in posted.items()
+        DeskMessage(kit.plan.name, at, _convert_to_drill_time(came.get(text)))
+        for text, at in posted.items()
     ]
 
 
