@@ -42,6 +42,7 @@ UNUSED = (
     "serial/urlhandler",
     "serial/tools",
     "serial/threaded",
+    "serial/__main__.py",
     "serial/rfc2217.py",
     "serial/rs485.py",
     "serial/*win32*",
@@ -96,12 +97,24 @@ UNUSED = (
     "**/*.dist-info/top_level.txt",
     "**/*.dist-info/namespace_packages.txt",
 )
+_VALIDATORS = """\
+def instance_of(kind):
+    def check(instance, attribute, value):
+        if not isinstance(value, kind):
+            raise TypeError(f"{attribute.name} must be {kind}, not {value!r}")
+    return check
+"""
 STAND_INS = {
+    "attr/converters.py": "",
+    "attr/filters.py": "",
+    "attr/validators.py": _VALIDATORS,
+    "sortedcontainers/sortedset.py": "SortedSet = set\n",
     "trio/_dtls.py": "DTLSChannel = DTLSChannelStatistics = DTLSEndpoint = None\n",
     "trio/testing/__init__.py": "from trio._core import MockClock as MockClock\n",
 }
-"""Replacements: modules that trio imports for other users, and trio's clock for drills without its
-other test tools. They save 20 kB of a zipapp, and more of an agent's memory."""
+"""Replacements: modules that libraries import for other users, and trio's clock for drills without
+its other test tools. outcome uses `instance_of`, and nothing uses the sets. They save 34 kB of a
+zipapp, and more of an agent's memory."""
 MAIN = """\
 import os
 import sys
