@@ -19,7 +19,7 @@ pytestmark = pytest.mark.full
 
 LATE = {
     "fieldagent/cli/manual.py": (
-        '    print("\\n".join(_write_page()))\n',
+        '    print("\\n".join(_format_page()))\n',
         "    import importlib\n"
         "    print('runs', flush=True)\n"
         "    for name in input().split():\n"

@@ -92,7 +92,7 @@ BROKEN = {
         "over Satellite, and is not there|paid for 2 times",
         5,
     ),
-    "end": Broken(outbound, "end", _unwritten, "has not ended", 0),
+    "end": Broken(outbound, "record_ends", _unwritten, "has not ended", 0),
     "is_held_whole": Broken(
         outbound, "is_held_whole", _added_up, "Delivered over Radio, and is not there", 10
     ),
