@@ -66,14 +66,18 @@ class NodeModem:
             if not self._node.is_waiting_for(self._in_hand):
                 self._node.send(self._in_hand, trio.current_time())
                 await self._flush()
-            while self._result is None:
-                await self._news.wait()
+            result = await self._wait_for_result()
         finally:
             self._in_hand = None
-        if not self._result.transmitted and (count := self._given_up.count_event()):
-            reason = self._result.reason
-            log.warning("the node gave up %d packets; the last: %s", count, reason)
-        return TransmitResult.TRANSMITTED if self._result.transmitted else TransmitResult.DROPPED
+        if not result.transmitted and (count := self._given_up.count_event()):
+            log.warning("the node gave up %d packets; the last: %s", count, result.reason)
+        return TransmitResult.TRANSMITTED if result.transmitted else TransmitResult.DROPPED
+
+    async def _wait_for_result(self) -> node.Result:
+        """Wait until the node has reported the result of the packet in hand."""
+        while self._result is None:
+            await self._news.wait()
+        return self._result
 
     async def receive(self) -> ReceivedPacket:
         return await self._ear.receive()

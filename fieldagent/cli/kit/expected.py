@@ -64,5 +64,5 @@ def format_forecast(forecast: dict[str, Any]) -> list[str]:
     lines, accuracy = describe_forecast(forecast["expected"]), forecast["accuracy"]
     if accuracy["forecasts"]:
         count = format_count(accuracy["forecasts"], "Package")
-        lines.append(f"  earlier forecasts: of {count}, {accuracy['within']} arrived in that time")
+        lines.append(f"  earlier forecasts: {accuracy['within']} of {count} arrived in time")
     return lines
