@@ -95,6 +95,14 @@ class NodeRed(Running):
         )
         command = [NODE_RED, "--userDir", str(home), "--settings", str(home / "settings.js")]
         super().__init__(command, "Started flows")
+        # Node-RED starts the flows and its HTTP server side by side.
+        until(self._is_listening)
+
+    def _is_listening(self) -> bool:
+        try:
+            return self.ask("/")[0] == 200
+        except urllib.error.URLError:
+            return False
 
     def ask(self, path: str, data: bytes | None = None, **headers: str) -> tuple[int, str]:
         request = urllib.request.Request(f"{self.address}{path}", data, headers)
