@@ -44,8 +44,9 @@ def add(arguments: argparse.Namespace) -> int:
         workspace = store.run_once(lambda db: directory.find_workspace(db, arguments.workspace))
         if not arguments.untried and not _try(settings, store, workspace, webhook):
             print(
-                "fieldagent: nothing was added. If the receiver checks signatures, set its "
-                "secret with --secret. To add the webhook without a test, use --untried",
+                "fieldagent: nothing was added. Correct the fault above, or add the webhook "
+                "without a test with --untried. If the receiver has a secret of its own, set "
+                "it with --secret",
                 file=sys.stderr,
             )
             return REFUSED
