@@ -148,16 +148,18 @@ class Agent:
     def _list_notices(self) -> list[str]:
         trouble, station = self.parts.inbox.key_trouble, self.parts.station
         journal = self.parts.journal
-        heard = [] if station is None else station.list_notices(journal.clock.date)
-        kept = hooks.list_notices(self.parts.hooks, self.unaccepted_payloads.list_payloads())
-        away = [NOT_ON_DISK.format(journal.not_on_disk)] if journal.not_on_disk else []
+        station_notices = [] if station is None else station.list_notices(journal.clock.date)
+        hook_notices = hooks.list_notices(
+            self.parts.hooks, self.unaccepted_payloads.list_payloads()
+        )
+        disk_notices = [NOT_ON_DISK.format(journal.not_on_disk)] if journal.not_on_disk else []
         updates = self.update_news.list_notices()
         parts = [
             each for service in self.parts.services.values() for each in service.list_notices()
         ]
         air = self.parts.outboxes[Channel.RADIO].link.air_time.find_notice() if station else ""
-        mine = [each for each in (trouble, air, self.carried_map.trouble) if each]
-        return [*away, *mine, *heard, *parts, *kept, *updates]
+        own_notices = [each for each in (trouble, air, self.carried_map.trouble) if each]
+        return [*disk_notices, *own_notices, *station_notices, *parts, *hook_notices, *updates]
 
     def _describe_clock(self) -> dict[str, Any]:
         clock = self.parts.journal.clock
@@ -245,9 +247,9 @@ class Agent:
         return {name.lower(): outbox.link for name, outbox in self.parts.outboxes.items()}
 
     def find_illness(self) -> str | None:
-        why = self.parts.journal.not_on_disk
-        away = NOT_ON_DISK.format(why) if why else None
-        return self.find_stuck_part() or away or self.supervisor.describe_trouble()
+        disk_fault = self.parts.journal.not_on_disk
+        disk_fault_text = NOT_ON_DISK.format(disk_fault) if disk_fault else None
+        return self.find_stuck_part() or disk_fault_text or self.supervisor.describe_trouble()
 
     def list_lost_channels(self) -> list[str]:
         """Return the channels that have been away for AWAY_REPORTED_AFTER_S or more, each with the
@@ -269,8 +271,8 @@ class Agent:
         if journal.failed is not None:
             return f"{journal.failed}; check the disk and restart the agent"
         # If the disk is full, loops wait for space and are not stuck.
-        silent = [] if journal.full else self.progress.list_silent_loops()
-        return f"no progress in: {', '.join(silent)}" if silent else None
+        silent_parts = [] if journal.full else self.progress.list_silent_loops()
+        return f"no progress in: {', '.join(silent_parts)}" if silent_parts else None
 
 
 def _format_money(price: Price, cost: Spent) -> str:
@@ -547,8 +549,8 @@ async def _read_dead_letters(agent: Agent) -> None:
 async def maintain_disk_reserve(agent: Agent) -> None:
     journal = agent.parts.journal
     while True:
-        every = DISK_RETRY_INTERVAL_S if journal.not_on_disk else RESERVE_CHECK_INTERVAL_S
-        await trio.sleep_until(waits.compute_nearest_beat(every))
+        interval = DISK_RETRY_INTERVAL_S if journal.not_on_disk else RESERVE_CHECK_INTERVAL_S
+        await trio.sleep_until(waits.compute_nearest_beat(interval))
         with suppress(StoreFull):
             await journal.return_to_disk(idle=lambda: not _is_in_memory_alone(agent))
             await journal.refill_reserve()
@@ -657,8 +659,8 @@ async def _carry_out_commands(agent: Agent) -> None:
     from fieldagent.agent.commands import service
     from fieldagent.agent.commands.hands import CommandContext
 
-    hands = CommandContext(agent.settings, agent.parts, agent.get_status, agent.find_illness)
-    await service.run(hands, gate)
+    context = CommandContext(agent.settings, agent.parts, agent.get_status, agent.find_illness)
+    await service.run(context, gate)
 
 
 async def _maintain_logbook(agent: Agent) -> None:

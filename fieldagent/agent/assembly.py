@@ -99,15 +99,21 @@ def assemble(settings: Settings, journal: Journal, emit: Callable[[str], None]) 
     channels = _get_channels(settings)
     queues = {channel: make_channel_queue(journal, channel) for channel in channels}
     links = {each: _make_link(settings, journal, each, events.set_changed) for each in channels}
-    ours = _make_station_settings(settings, channels)
-    words = None if ours is None else _make_piggyback(ours, journal, links, journal.clock.now)
+    station_settings = _make_station_settings(settings, channels)
+    piggyback = (
+        None
+        if station_settings is None
+        else _make_piggyback(station_settings, journal, links, journal.clock.now)
+    )
     endings = Endings(
         journal,
         queues,
         clock=journal.clock.now,
         fan_out=settings.fan_out,
         ends_when_heard=settings.fan_out_until == "heard",
-        neighbours=words if ours is not None and ours.relays_over else None,
+        neighbours=piggyback
+        if station_settings is not None and station_settings.relays_over
+        else None,
     )
     resumed = trio.Event()
     intake = Intake(
@@ -118,28 +124,37 @@ def assemble(settings: Settings, journal: Journal, emit: Callable[[str], None]) 
         head_start=settings.fan_out_head_start,
         resume_event=resumed,
     )
-    carrier = _make_carrier(ours, intake, journal.clock)
+    carrier = _make_carrier(station_settings, intake, journal.clock)
     outboxes: dict[Channel, ChannelOutbox] = {}
     receptions: dict[Channel, Reception] = {}
     for channel in channels - {Channel.RADIO}:
-        how = {"carrier": carrier, **_get_limits(settings, channel)}
+        options = {"carrier": carrier, **_get_limits(settings, channel)}
         outboxes[channel], receptions[channel] = assemble_hub_channel(
-            journal, inbox, endings, queues[channel], links[channel], **how
+            journal, inbox, endings, queues[channel], links[channel], **options
         )
     station = None
-    if ours is not None and words is not None:
+    if station_settings is not None and piggyback is not None:
         from fieldagent.agent.mesh.station import set_up
 
         radio = Channel.RADIO
-        station = set_up(ours, journal, inbox, intake, endings, words, queues[radio], links[radio])
+        station = set_up(
+            station_settings,
+            journal,
+            inbox,
+            intake,
+            endings,
+            piggyback,
+            queues[radio],
+            links[radio],
+        )
         outboxes[radio], receptions[radio] = station.outbox, station.reception
     resume = Resume(journal, queues, intake, endings, resumed)
     resume.begin()
     cancellation = Cancellation(journal, queues, endings, resumed)
     proof_keys = _derive_proof_keys(settings)
-    every, until = settings.sos_repeat, settings.sos_until
+    interval, until = settings.sos_repeat, settings.sos_until
     incidents = partial(
-        describe_incidents, journal, queues, outboxes, interval_s=every, end_condition=until
+        describe_incidents, journal, queues, outboxes, interval_s=interval, end_condition=until
     )
     host = PartHost(
         journal,
@@ -175,11 +190,11 @@ def _make_link(
     settings: Settings, journal: Journal, channel: Channel, report_change: Callable[[], None]
 ) -> ChannelLink:
     ring = settings.state_directory / f"trace-{channel.lower()}.log"
-    used = AirTime()
+    transmission_time = AirTime()
     if channel is Channel.RADIO:
-        used = AirTime(journal.clock.now, air_time.read_known(journal))
+        transmission_time = AirTime(journal.clock.now, air_time.read_known(journal))
     return ChannelLink(
-        air_time=used,
+        air_time=transmission_time,
         report_time=partial(journal.clock.record_time, FAR_END[channel]),
         changed=report_change,
         recorder=FlightRecorder(ring, _TRACE_CONTENTS.get(channel, "")),
@@ -253,8 +268,8 @@ def make_channel_queue(journal: Journal, channel: Channel) -> ChannelQueue:
     """Build a channel's queue. At first it contains only the Packages of an unsettled intent, which
     are in flight. If the channel is Satellite, also set the kinds that a command holds back.
     """
-    known = outbound.read_intent(journal, channel)
-    queue = ChannelQueue(channel, None if known is None else known[1])
+    intent = outbound.read_intent(journal, channel)
+    queue = ChannelQueue(channel, None if intent is None else intent[1])
     if channel is Channel.SATELLITE:
         queue.held_kinds |= commands.read_held_kinds(journal)
     return queue
@@ -283,9 +298,9 @@ def assemble_hub_channel(
         limits={"credit": DayLimit(credits_per_day, reserve), "byte": bytes_limit},
         tariff=lambda: queue.limits.tariff,
     )
-    words = HubPiggyback(journal, queue, is_immediate=receipts_at_once)
-    outbox = ChannelOutbox(journal, packing, budget, words, endings, link)
-    reception = HubReception(journal, inbox, packing, budget, words, endings, carrier=carrier)
+    piggyback = HubPiggyback(journal, queue, is_immediate=receipts_at_once)
+    outbox = ChannelOutbox(journal, packing, budget, piggyback, endings, link)
+    reception = HubReception(journal, inbox, packing, budget, piggyback, endings, carrier=carrier)
     return outbox, reception
 
 
@@ -315,21 +330,21 @@ def _make_station_settings(
     from fieldagent.agent.mesh.station import StationSettings
 
     assert settings.radio_station is not None, "radio-port needs radio-station"
-    known = radio_keys.load(settings)
+    key_ring = radio_keys.load(settings)
     return StationSettings(
         settings.radio_station,
         settings.radio_name,
-        derive_air_keys(known.keys),
+        derive_air_keys(key_ring.keys),
         settings.radio_relay & channels,
         settings.radio_relay_credits_per_day,
         settings.package_time_to_live,
         settings.radio_packet_bytes,
         settings.radio_hops,
-        known.step,
+        key_ring.step,
         sealed=settings.radio_seal == "on",
         brings_down=settings.radio_relay_down == "on",
         secrets=get_secrets(settings),
-        dropped=derive_air_keys(known.dropped),
+        dropped=derive_air_keys(key_ring.dropped),
     )
 
 

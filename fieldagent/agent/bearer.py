@@ -59,8 +59,10 @@ class Bearer(NamedTuple):
 
 def make_bearers(settings: Mapping[str, Any]) -> dict[str, Bearer]:
     """Return the bearers that the settings of parts turn on, by name."""
-    on = {name: part.bearer for name, part in find_enabled_parts(settings).items() if part.bearer}
-    return {name: import_own(place)(settings[name]) for name, place in on.items()}
+    bearers = {
+        name: part.bearer for name, part in find_enabled_parts(settings).items() if part.bearer
+    }
+    return {name: import_own(place)(settings[name]) for name, place in bearers.items()}
 
 
 def get_bearer_bytes(settings: Mapping[str, Any]) -> int:

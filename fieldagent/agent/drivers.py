@@ -187,8 +187,8 @@ def _run_radio(
     if settings.radio_callsign and not kind.says_callsign:
         from fieldagent.agent.channels.identification import IdentificationTimer, open_identified
 
-        owed = IdentificationTimer(station.make_identification(settings.radio_callsign))
-        open_air = partial(open_identified, open_air, owed)
+        identification = IdentificationTimer(station.make_identification(settings.radio_callsign))
+        open_air = partial(open_identified, open_air, identification)
 
     run = partial(
         radio.run,

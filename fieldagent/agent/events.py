@@ -100,12 +100,12 @@ class Events:
         self._somebody.set()
         try:
             place, beginning = self._begin(request.last)
-            known: dict[tuple[str, str], Any] = {}
+            last_states: dict[tuple[str, str], Any] = {}
             yield LISTENING_COMMENT + beginning
             deadline = waits.compute_next_tick(request.quiet_max_s)
             while True:
                 events, place = self._read_changes_since(place, request.topics)
-                events += self._encode_change(place, request.topics, known)
+                events += self._encode_change(place, request.topics, last_states)
                 if not events:
                     with trio.move_on_at(deadline):
                         await self._news.wait()
@@ -147,11 +147,13 @@ class Events:
         if change.topic == "sos":
             return self._make_incident_document(change.subject)
         try:
-            standing = get_package_state(self._journal, change.subject)
+            package_state = get_package_state(self._journal, change.subject)
         except UnknownPackage:
             return ""
-        deliveries = encode_deliveries(standing.deliveries)
-        return json.dumps({"id": standing.id, "status": standing.status, "channels": deliveries})
+        deliveries = encode_deliveries(package_state.deliveries)
+        return json.dumps(
+            {"id": package_state.id, "status": package_state.status, "channels": deliveries}
+        )
 
     def _make_incident_document(self, number: int) -> str:
         own = incident.find_by_number(self._journal, number)
@@ -163,9 +165,9 @@ class Events:
         self, place: int, topics: frozenset[str], sent_documents: dict[tuple[str, str], Any]
     ) -> bytes:
         news = {
-            about: now
-            for about, now in self._conditions.items()
-            if about[0] in topics and sent_documents.get(about) != now
+            subject: now
+            for subject, now in self._conditions.items()
+            if subject[0] in topics and sent_documents.get(subject) != now
         }
         sent_documents.update(news)
         return b"".join(

@@ -81,11 +81,11 @@ def change_settings(text: str, change: SettingsChange, path: Path) -> tuple[str,
             raise NotForThisKit(
                 f"a custom {name} can only be set on the kit, because it is a program"
             )
-    wanted = dict(change.pairs)
+    pairs = dict(change.pairs)
     unset = {name for name, value in change.pairs if not value}
     left = {name: value for name, value in change.pairs if value}
     after = set_pairs(remove_pairs(text, unset), left)
-    if dict(read_pairs(after)) != {k: v for k, v in (before | wanted).items() if k not in unset}:
+    if dict(read_pairs(after)) != {k: v for k, v in (before | pairs).items() if k not in unset}:
         raise NotForThisKit(f"the last line of {path} is continued: correct it on the kit")
     try:
         return after, parse(after, path)

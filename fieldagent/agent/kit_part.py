@@ -84,8 +84,8 @@ def get_device_parts() -> dict[str, KitPart]:
 
 def get_devices(part: KitPart) -> list[Recognition]:
     """Return a Recognition for each kind of device that can be at the part's port."""
-    found: list[Recognition] = import_own(part.devices)()
-    return found
+    recognitions: list[Recognition] = import_own(part.devices)()
+    return recognitions
 
 
 def get_device_ports(settings: Mapping[str, Any]) -> dict[str, str | None]:
@@ -104,8 +104,10 @@ def get_kit_part(name: str) -> KitPart:
 
 def get_kit_parts() -> Mapping[str, KitPart]:
     """Return the parts of all extensions, by name."""
-    found = dict.fromkeys((*list_places("kit_parts").values(), *list_places("devices").values()))
-    parts = [import_named_object(place, KitPart) for place in found]
+    part_places = dict.fromkeys(
+        (*list_places("kit_parts").values(), *list_places("devices").values())
+    )
+    parts = [import_named_object(place, KitPart) for place in part_places]
     return {part.name: part for part in parts}
 
 

@@ -75,9 +75,9 @@ def get_files(settings: Settings) -> Files:
 
 async def run(settings: Settings, judge: Judge, stop_event: trio.Event, note_fault: Note) -> None:
     """Serve the page to the allowed networks until `stop_event` is set. Raises ListenFailed."""
-    there = get_files(settings)
-    context = await trio.to_thread.run_sync(_make_context, there)
-    known_by = await trio.to_thread.run_sync(compute_fingerprint, there.certificate)
+    files = get_files(settings)
+    context = await trio.to_thread.run_sync(_make_context, files)
+    known_by = await trio.to_thread.run_sync(compute_fingerprint, files.certificate)
     listeners, telling = _open_sockets(settings)
 
     async def find_admitted_address(peer: socket.socket, address: str) -> str | None:
@@ -92,14 +92,14 @@ async def run(settings: Settings, judge: Judge, stop_event: trio.Event, note_fau
         get_port(listeners),
         known_by,
     )
-    if not there.pass_phrase.exists():
+    if not files.pass_phrase.exists():
         log.warning(
             "no one can sign in to the page yet: set a passphrase with `fieldagent page --set`"
         )
     async with trio.open_nursery() as nursery:
         if telling:
             portal = Portal(partial(_find_page_address, settings), known_by, trio.current_time)
-            tell = partial(
+            publish = partial(
                 serve,
                 portal.judge,
                 telling,
@@ -109,10 +109,10 @@ async def run(settings: Settings, judge: Judge, stop_event: trio.Event, note_fau
                 limits=Limits(pace=CpuPace(cookie="")),
                 note_fault=note_fault,
             )
-            nursery.start_soon(tell)
+            nursery.start_soon(publish)
         await serve(
             translate_problems(
-                Entrance(there.pass_phrase, trio.current_time).guard(judge), REFUSALS
+                Entrance(files.pass_phrase, trio.current_time).guard(judge), REFUSALS
             ),
             listeners,
             stop_event=stop_event,

@@ -27,11 +27,11 @@ def hold_lock(directory: Path) -> Iterator[None]:
     share it. Raises AlreadyRunning.
     """
     path = directory / LOCK
-    with ExitStack() as held:
+    with ExitStack() as locks:
         try:
             make_private_folder(directory)
             make_private_file(path)
-            lock = held.enter_context(path.open("w"))
+            lock = locks.enter_context(path.open("w"))
         except OSError as error:
             log.error("%s", make_unusable(path, error))
         else:

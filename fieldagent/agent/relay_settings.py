@@ -9,10 +9,10 @@ _RELAY_CHANNELS = {"cellular": Channel.CELLULAR, "satellite": Channel.SATELLITE}
 
 
 def _relay(value: str) -> frozenset[Channel]:
-    words = value.lower().replace(",", " ").split()
-    if not words or not set(words) <= set(_RELAY_CHANNELS):
+    channel_words = value.lower().replace(",", " ").split()
+    if not channel_words or not set(channel_words) <= set(_RELAY_CHANNELS):
         raise WrongProperty(f"must be cellular, satellite or both, not {value!r}")
-    return frozenset(_RELAY_CHANNELS[word] for word in words)
+    return frozenset(_RELAY_CHANNELS[channel_word] for channel_word in channel_words)
 
 
 KEYS = (

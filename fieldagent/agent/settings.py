@@ -579,13 +579,13 @@ def parse(text: str, path: Path, environ: Mapping[str, str] = os.environ) -> Set
     """Parse the text of the settings file at `path`, and return the settings. Raises
     InvalidSettings with all errors.
     """
-    named = _read_pairs(text)
+    settings = _read_pairs(text)
     with suppress(WrongProperty):
         # If an extension cannot be loaded, the check of the setting `extensions` reports the error.
-        add_extensions(named.get("extensions", ""))
-    of_radio, of_modem = list_own_keys(text), modem_keys(named)
+        add_extensions(settings.get("extensions", ""))
+    of_radio, of_modem = list_own_keys(text), modem_keys(settings)
     # For a file with only the settings of the core, load no part of an extension.
-    has_more = bool(named.keys() - {key.name for key in (*KEYS, *of_radio, *of_modem)})
+    has_more = bool(settings.keys() - {key.name for key in (*KEYS, *of_radio, *of_modem)})
     parts = get_kit_parts() if has_more else {}
     of_parts = [key for part in parts.values() for key in part.keys]
     keys = [*KEYS, *of_radio, *of_modem, *of_parts]
@@ -652,12 +652,12 @@ def _find_missing_settings(
     faults += find_missing_settings(pairs)
     faults += air_settings.find_faults(pairs)
     faults += find_healing_faults(pairs)
-    key, following = pairs.get("radio-key", "").split(), pairs.get("radio-key-next", "")
-    if following and len(key) > 1:
+    key, next_keys = pairs.get("radio-key", "").split(), pairs.get("radio-key-next", "")
+    if next_keys and len(key) > 1:
         faults.append(
             "radio-key-next and two keys in radio-key: remove radio-key-next, or the second key"
         )
-    if following and [following.strip().lower()] == [each.lower() for each in key]:
+    if next_keys and [next_keys.strip().lower()] == [each.lower() for each in key]:
         faults.append(
             "radio-key-next is the same as radio-key: set the new key there, or remove it"
         )

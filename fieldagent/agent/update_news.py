@@ -123,11 +123,11 @@ class UpdateNews:
         """
         await waits.sleep(FIRST_LOOK_S)
         while True:
-            offered = self._find_offered_address()
-            again = trio.current_time() + await self._check_for_updates(offered)
+            offered_address = self._find_offered_address()
+            again = trio.current_time() + await self._check_for_updates(offered_address)
             for notice in self.list_notices():
                 log.warning("%s", notice)
-            while self._find_offered_address() == offered and trio.current_time() < again:
+            while self._find_offered_address() == offered_address and trio.current_time() < again:
                 await trio.sleep_until(waits.compute_nearest_beat(OFFER_CHECK_INTERVAL_S))
 
     async def _check_for_updates(self, offered_address: str) -> float:
@@ -219,8 +219,10 @@ def _read_stored_news(path: Path) -> News | None:
     """Return the stored news, or None if it is missing or unreadable."""
     try:
         document = json.loads(path.read_bytes())
-        since, signed, offered = (float(document[each]) for each in ("since", "signed", "offered"))
-        return News(str(document["source"]), since, signed, offered)
+        since, signed, offered_at = (
+            float(document[each]) for each in ("since", "signed", "offered")
+        )
+        return News(str(document["source"]), since, signed, offered_at)
     except (OSError, ValueError, TypeError, KeyError):
         return None
 

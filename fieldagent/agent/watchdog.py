@@ -44,28 +44,28 @@ async def feed_watchdog(
     interval = get_watchdog_interval()
     if interval is None:
         return
-    every = interval / SIGNS_PER_INTERVAL
+    feed_interval = interval / SIGNS_PER_INTERVAL
     try:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(_prove_disk, journal, interval * INTERVALS_PER_DISK_PROOF)
             while True:
                 faulthandler.dump_traceback_later(interval * STACK_DUMP_SHARE)
-                if trouble := _find_hanging_write(journal, every / 2) or find_problem():
-                    log.error("%s; systemd will restart the agent", trouble)
+                if fault := _find_hanging_write(journal, feed_interval / 2) or find_problem():
+                    log.error("%s; systemd will restart the agent", fault)
                 else:
                     notify("WATCHDOG=1")
                     notify(f"STATUS={summarise_status()}")
                 store_time()
-                await trio.sleep_until(waits.compute_nearest_beat(every))
+                await trio.sleep_until(waits.compute_nearest_beat(feed_interval))
     finally:
         faulthandler.cancel_dump_traceback_later()
 
 
 def _find_hanging_write(journal: Journal, limit_s: float) -> str | None:
-    silent = trio.current_time() - journal.writing_since
-    if silent < limit_s:
+    silence = trio.current_time() - journal.writing_since
+    if silence < limit_s:
         return None
-    return f"the disk has not completed a write for {silent:.0f} s: is it worn out, or gone?"
+    return f"the disk has not completed a write for {silence:.0f} s: is it worn out, or gone?"
 
 
 async def _prove_disk(journal: Journal, interval_s: float) -> None:

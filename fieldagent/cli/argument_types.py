@@ -70,8 +70,8 @@ def read_decimal(text: str) -> float:
     try:
         return float(text)
     except ValueError:
-        what = f"{text!r} is not a number such as 2450.5 or 2450,5"
-        raise argparse.ArgumentTypeError(what) from None
+        explanation = f"{text!r} is not a number such as 2450.5 or 2450,5"
+        raise argparse.ArgumentTypeError(explanation) from None
 
 
 def read_duration(text: str) -> float:
@@ -111,8 +111,8 @@ def watch_hours(text: str) -> tuple[int, int] | None:
     """
     if text in ("always", "none"):
         return (0, 0) if text == "always" else None
-    begins, ends = text.split("-")
-    return read_minute(begins), read_minute(ends)
+    start, ends = text.split("-")
+    return read_minute(start), read_minute(ends)
 
 
 watch_hours.__name__ = "hours such as 06:00-22:00, always or none"

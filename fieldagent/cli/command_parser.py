@@ -40,27 +40,31 @@ class CommandParser(argparse.ArgumentParser):
     def format_help(self) -> str:
         """Return the help. Commands have one line each if possible, so that all fit on a screen."""
         below = [each for each in self.get_subcommands().values() if each.is_listed]
-        listed = [each for each in below if each.group]
+        listed_commands = [each for each in below if each.group]
         # A command without a group is in the row of another command, or an extension added it.
-        named = {name for each in listed for name in each.row[0].split(", ")}
-        listed += [each for each in below if not each.group and each.row[0] not in named]
+        command_names = {name for each in listed_commands for name in each.row[0].split(", ")}
+        listed_commands += [
+            each for each in below if not each.group and each.row[0] not in command_names
+        ]
         options = {name for name in self._option_string_actions if name not in COMMON_OPTIONS}
-        if not listed or options:
+        if not listed_commands or options:
             return super().format_help()
         import textwrap  # Import it only here, because other commands do not need it.
 
-        other = "Other" if any(each.group for each in listed) else ""
-        titles = dict.fromkeys(each.group or other for each in listed)
+        other = "Other" if any(each.group for each in listed_commands) else ""
+        titles = dict.fromkeys(each.group or other for each in listed_commands)
         wide = max(map(len, titles)) + 2
-        names_wide = max(len(each.row[0]) for each in listed) + 2
+        names_wide = max(len(each.row[0]) for each in listed_commands) + 2
         lines = [self.format_usage(), f"{textwrap.fill(self.description or '', 80)}\n\n"]
         for title in titles:
-            shown = title
-            for names, summary in (each.row for each in listed if (each.group or other) == title):
-                start = f"{shown:{wide}}{names:{names_wide}}"
+            shown_title = title
+            for names, summary in (
+                each.row for each in listed_commands if (each.group or other) == title
+            ):
+                start = f"{shown_title:{wide}}{names:{names_wide}}"
                 row = textwrap.fill(f"{start}{summary}", 80, subsequent_indent=" " * len(start))
                 lines.append(f"{row}\n")
-                shown = ""
+                shown_title = ""
         return "".join(lines)
 
     def _get_value(self, action: argparse.Action, arg_string: str) -> Any:
@@ -76,17 +80,17 @@ class CommandParser(argparse.ArgumentParser):
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         """Check a word that must be one of several. argparse calls this method."""
         if action.choices is not None and value not in action.choices:
-            meant = self._find_deeper(value) or _find_meant(str(value), action.choices)
-            choice = meant or f"it is one of {', '.join(action.choices)}"
+            suggestions = self._find_deeper(value) or _find_meant(str(value), action.choices)
+            choice = suggestions or f"it is one of {', '.join(action.choices)}"
             raise argparse.ArgumentError(action, f"unknown value {value!r}; {choice}")
 
     def _find_deeper(self, word: str) -> str:
         """Return the full words of the commands one level deeper that are called `word`, if there
         are few.
         """
-        found = {" ".join(each[: each.index(word) + 1]) for each in self.deeper if word in each[1:]}
-        named = " or ".join(repr(each) for each in sorted(found))
-        return f"did you mean {named}?" if 0 < len(found) < 4 else ""
+        paths = {" ".join(each[: each.index(word) + 1]) for each in self.deeper if word in each[1:]}
+        path_names = " or ".join(repr(each) for each in sorted(paths))
+        return f"did you mean {path_names}?" if 0 < len(paths) < 4 else ""
 
     def parse_known_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
@@ -94,10 +98,10 @@ class CommandParser(argparse.ArgumentParser):
         """Allow options between positional arguments. Before Python 3.12, argparse accepts
         positional arguments only in one place.
         """
-        whole = super().parse_known_args
+        parse_known = super().parse_known_args
         last = self._get_positional_actions()[-1:]
         if self._mixing or not last or last[0].nargs not in ("*", "?", "+"):
-            return whole(args, namespace)
+            return parse_known(args, namespace)
         self._mixing = True
         try:
             return self.parse_known_intermixed_args(args, namespace)
@@ -106,8 +110,8 @@ class CommandParser(argparse.ArgumentParser):
 
     def refuse_unknown(self, words: Sequence[str]) -> NoReturn:
         """Report words that no argument of this command accepts, and exit."""
-        meant = _find_meant(words[0].partition("=")[0], self._option_string_actions)
-        self.error(f"{words[0]!r} is unknown; {meant or f'see `{self.prog} --help`'}")
+        suggestion = _find_meant(words[0].partition("=")[0], self._option_string_actions)
+        self.error(f"{words[0]!r} is unknown; {suggestion or f'see `{self.prog} --help`'}")
 
 
 def _find_meant(word: str, words: Iterable[str]) -> str:

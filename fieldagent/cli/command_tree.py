@@ -54,8 +54,8 @@ def list_commands(parser: CommandParser, words: tuple[str, ...] = ()) -> Iterato
 def _make_option(action: argparse.Action) -> Option:
     choices = tuple(str(choice) for choice in action.choices or ())
     metavar = action.metavar or (action.dest.upper() if action.option_strings else action.dest)
-    named = metavar if isinstance(metavar, str) else " ".join(metavar)
-    value = "|".join(choices) or named
+    metavar_text = metavar if isinstance(metavar, str) else " ".join(metavar)
+    value = "|".join(choices) or metavar_text
     return Option(
         tuple(action.option_strings),
         "" if action.nargs == 0 else value,

@@ -107,13 +107,13 @@ def _format_fish(tree: Sequence[Command]) -> Iterator[str]:
     yield "end"
     for command in tree:
         condition = _quote_for_fish(f"__fieldagent_at {_quote_place(command.words)}")
-        there = f"complete -c fieldagent -n {condition}"
+        complete_command = f"complete -c fieldagent -n {condition}"
         choices = [choice for argument in command.arguments for choice in argument.choices]
         below = [*command.subcommands, *choices]
         if below:
-            yield f"{there} -f -a {_quote_for_fish(' '.join(below))}"
+            yield f"{complete_command} -f -a {_quote_for_fish(' '.join(below))}"
         for option in command.options:
-            yield f"{there} {_format_fish_option(option)}"
+            yield f"{complete_command} {_format_fish_option(option)}"
 
 
 def _format_fish_option(option: Option) -> str:

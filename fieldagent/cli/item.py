@@ -99,17 +99,17 @@ def _scale_picture(raw: bytes, limit: int) -> bytes:
             USAGE,
         ) from None
     try:
-        whole = turned(image.open(io.BytesIO(raw))).convert("RGB")
+        picture = turned(image.open(io.BytesIO(raw))).convert("RGB")
     except (OSError, ValueError) as error:
         raise CallFailed(f"the picture cannot be read: {error}", USAGE) from None
     for side in SIDES:
-        smaller = whole.copy()
+        smaller = picture.copy()
         smaller.thumbnail((side, side))
         for quality in QUALITIES:
-            made = io.BytesIO()
-            smaller.save(made, "WEBP", quality=quality, method=6)
-            if made.tell() <= limit:
-                return made.getvalue()
+            output = io.BytesIO()
+            smaller.save(output, "WEBP", quality=quality, method=6)
+            if output.tell() <= limit:
+                return output.getvalue()
     raise CallFailed(f"the picture does not fit {limit} bytes at {SIDES[-1]} pixels either", USAGE)
 
 

@@ -16,7 +16,7 @@ def show_qr_code(text: str) -> None:
     already printed.
     """
     try:
-        drawn = subprocess.run(
+        drawing = subprocess.run(
             DRAW_COMMAND, input=text.encode(), capture_output=True, check=True, timeout=TIMEOUT_S
         )
     except FileNotFoundError:
@@ -26,4 +26,4 @@ def show_qr_code(text: str) -> None:
     except subprocess.TimeoutExpired:
         print_failure(f"no QR code, because qrencode took more than {TIMEOUT_S:g} s")
     else:
-        print(drawn.stdout.decode(), end="", flush=True)
+        print(drawing.stdout.decode(), end="", flush=True)

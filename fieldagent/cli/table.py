@@ -86,14 +86,14 @@ def read_table(
             into = fragments.setdefault(line, [])
         else:
             head, _, summary = line.partition(": ")
-            words, _, call = head.partition(" -> ")
-            words, _, group = words.partition(" [")
+            command_path, _, call = head.partition(" -> ")
+            command_path, _, group = command_path.partition(" [")
             place, *endings = call.split() or [""]
             place, _, values = place.partition("(")
             into = []
             commands.append(
                 Command(
-                    (*above, *words.split()),
+                    (*above, *command_path.split()),
                     group[:-1],
                     [],
                     place if "." in place else place and f"{package}.{place}",
@@ -142,9 +142,11 @@ def add_commands(
         *_, own = (each for each in below[name] if len(each.words) == depth + 1)
         is_listed = own.group != HIDDEN
         summary = own.summary.replace("%", "%%")
-        listed: dict[str, Any] = {"help": summary} if is_listed else {}
+        parser_options: dict[str, Any] = {"help": summary} if is_listed else {}
         description = f"{summary[0].upper()}{summary[1:]}."
-        child: CommandParser = subparsers.add_parser(name, description=description, **listed)
+        child: CommandParser = subparsers.add_parser(
+            name, description=description, **parser_options
+        )
         child.is_listed, child.group = is_listed, own.group if is_listed else ""
         names, _, summary = own.row[0].partition(": ") if own.row else (name, "", own.summary)
         child.row = (names, summary)

@@ -58,9 +58,9 @@ def add_extensions(value: str) -> tuple[str, ...]:
     """Add third-party extensions and return their locations. `value` contains locations in the form
     `package.module:NAME`, separated by spaces. Raises WrongProperty.
     """
-    named = tuple(value.split())
-    _THIRD_PARTY.update({place: import_named_object(place, Extension) for place in named})
-    return named
+    extension_names = tuple(value.split())
+    _THIRD_PARTY.update({place: import_named_object(place, Extension) for place in extension_names})
+    return extension_names
 
 
 def find_absent_extension(setting: str) -> str:
@@ -81,7 +81,7 @@ def get_third_party_calls() -> list[str]:
 
 def list_places(kind: str) -> dict[str, str]:
     """Return the locations that all extensions have in the field `kind` of `Extension`, by name."""
-    found: dict[str, str] = {}
+    place_by_name: dict[str, str] = {}
     for extension in get_extensions().values():
-        found |= getattr(extension, kind)
-    return found
+        place_by_name |= getattr(extension, kind)
+    return place_by_name

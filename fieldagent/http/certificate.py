@@ -48,8 +48,8 @@ class Certificate:
             self.context.load_cert_chain(*self._files)
         except OSError as error:
             names = " and ".join(map(str, self._files))
-            why = error.strerror or error
-            log.error("%s cannot be used: %s; keeping the previous certificate", names, why)
+            reason = error.strerror or error
+            log.error("%s cannot be used: %s; keeping the previous certificate", names, reason)
         else:
             log.info("%s was read again", self._files[0])
 

@@ -83,32 +83,32 @@ async def request(
     is sent again over a new connection. The server may have read the first request, so a repeat
     must be harmless.
     """
-    where = _split(url)
+    url_parts = _split(url)
     try:
         head = h11.Request(
             method=method,
-            target=_make_target(where),
+            target=_make_target(url_parts),
             headers=_make_headers(
-                where, headers, len(body), is_kept_alive=kept_connections is not None
+                url_parts, headers, len(body), is_kept_alive=kept_connections is not None
             ),
         )
     except (h11.LocalProtocolError, UnicodeEncodeError) as error:
         raise RequestFailed(f"a header cannot be sent: {error}") from None
     with _convert_errors(), waits.move_on_after(deadline):
         earlier = (
-            kept_connections.pop_connection(_find_server(where))
+            kept_connections.pop_connection(_find_server(url_parts))
             if kept_connections is not None
             else None
         )
         if earlier is not None:
             with suppress(_NoAnswer):
-                return await _exchange(earlier, head, body, max_body, where, kept_connections)
+                return await _exchange(earlier, head, body, max_body, url_parts, kept_connections)
         try:
             with _convert_errors():
-                connection = await _connect(where, ssl_context, open_stream)
+                connection = await _connect(url_parts, ssl_context, open_stream)
         except RequestFailed as failure:
             raise ConnectFailed(failure.reason) from failure
-        return await _exchange(connection, head, body, max_body, where, kept_connections)
+        return await _exchange(connection, head, body, max_body, url_parts, kept_connections)
     raise RequestFailed(f"no answer within {deadline:g} s")
 
 
@@ -199,13 +199,13 @@ def _find_server(url: SplitResult) -> Server:
 
 def _split(url: str) -> SplitResult:
     try:
-        where = urlsplit(url)
-        well_formed = where.scheme in _PORTS and where.hostname and where.port != 0
+        url_parts = urlsplit(url)
+        well_formed = url_parts.scheme in _PORTS and url_parts.hostname and url_parts.port != 0
     except ValueError:
         well_formed = False
     if not well_formed or any(character <= " " for character in url):
         raise RequestFailed(f"{url!r} is not a URL: it must be http:// or https:// and a host name")
-    return where
+    return url_parts
 
 
 def _make_target(url: SplitResult) -> str:
@@ -288,7 +288,7 @@ async def _exchange(
 async def _read_reply(connection: _ClientConnection, max_body: int) -> Reply:
     stream, protocol = connection.stream, connection.protocol
     status, headers, body, interim = 0, {}, bytearray(), 0
-    silent = True
+    is_silent = True
     # If no body is wanted, the head is the whole response, so ignore later errors of the server.
     while not status or len(body) < max_body:
         event = protocol.next_event()
@@ -296,12 +296,12 @@ async def _read_reply(connection: _ClientConnection, max_body: int) -> Reply:
             try:
                 data = bytes(await stream.receive_some(_READ_SIZE))
             except trio.BrokenResourceError:
-                if silent and connection.used:
+                if is_silent and connection.used:
                     raise _NoAnswer(_CONNECTION_BROKEN_REASON) from None
                 raise
-            if silent and not data:
+            if is_silent and not data:
                 raise _NoAnswer(_CONNECTION_BROKEN_REASON)
-            silent = False
+            is_silent = False
             protocol.receive_data(data)
         elif isinstance(event, h11.Response):
             status, headers = event.status_code, _join_headers(event)
@@ -318,17 +318,17 @@ async def _is_read_whole(stream: trio.abc.Stream, protocol: h11.Connection) -> b
     """Read the rest of a response, at most `_REST_MOST` bytes in `_REST_WAIT` seconds, so that the
     connection can be reused. Return True if the response is complete.
     """
-    left = _REST_MOST
+    bytes_left = _REST_MOST
     with (
         suppress(trio.BrokenResourceError, h11.RemoteProtocolError),
         trio.move_on_after(_REST_WAIT),
     ):
-        while left > 0 and protocol.their_state is h11.SEND_BODY:
+        while bytes_left > 0 and protocol.their_state is h11.SEND_BODY:
             event = protocol.next_event()
             if event is h11.NEED_DATA:
                 protocol.receive_data(bytes(await stream.receive_some(_READ_SIZE)))
             elif isinstance(event, h11.Data):
-                left -= len(event.data)
+                bytes_left -= len(event.data)
         return protocol.their_state is h11.DONE and protocol.our_state is h11.DONE
     return False
 
@@ -354,8 +354,8 @@ def _convert_errors() -> Iterator[None]:
             tls.describe_fault(error.__cause__) or _CONNECTION_BROKEN_REASON
         ) from error
     except h11.RemoteProtocolError as error:
-        why = describe_parser_error(error)
-        raise RequestFailed(f"the answer is not HTTP or was cut short: {why}") from error
+        reason = describe_parser_error(error)
+        raise RequestFailed(f"the answer is not HTTP or was cut short: {reason}") from error
 
 
 def _describe_reason(error: OSError) -> str:

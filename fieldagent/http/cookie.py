@@ -24,5 +24,8 @@ def set_cookie(name: str, value: str, seconds: float, *, secure: bool) -> tuple[
     """Return the header that sets the cookie for `seconds`, or deletes it if `seconds` is 0. If
     `secure`, the cookie is sent only over TLS.
     """
-    how = "Secure; HttpOnly" if secure else "HttpOnly"
-    return "Set-Cookie", f"{name}={value}; Path=/; {how}; SameSite=Strict; Max-Age={seconds:.0f}"
+    attributes = "Secure; HttpOnly" if secure else "HttpOnly"
+    return (
+        "Set-Cookie",
+        f"{name}={value}; Path=/; {attributes}; SameSite=Strict; Max-Age={seconds:.0f}",
+    )

@@ -119,9 +119,9 @@ def check_content(request: Request, admission: Admission) -> None:
     content_type = headers.get("content-type", "")
     kind = content_type.partition(";")[0].rstrip(" \t").lower()
     if not _JSON.fullmatch(content_type) and kind not in admission.media_types:
-        taken = ("application/json", *filter(None, admission.media_types))
-        detail = f"send the body with Content-Type: {' or '.join(taken)}"
-        raise Problem(415, detail, headers=(("Accept", ", ".join(taken)),))
+        taken_types = ("application/json", *filter(None, admission.media_types))
+        detail = f"send the body with Content-Type: {' or '.join(taken_types)}"
+        raise Problem(415, detail, headers=(("Accept", ", ".join(taken_types)),))
 
 
 def get_required_body(request: Request) -> bytes:

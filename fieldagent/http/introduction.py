@@ -33,8 +33,10 @@ class Introductions:
             if not is_in(proxy, self._trusted):
                 raise RemoteProtocolError("trusted-proxies does not hold that address")
             head = await _receive_exactly(peer, proxy_protocol.HEAD)
-            behind = await _receive_exactly(peer, proxy_protocol.compute_remaining_length(head))
-            return proxy_protocol.parse_client(head, behind) or proxy
+            remaining_head = await _receive_exactly(
+                peer, proxy_protocol.compute_remaining_length(head)
+            )
+            return proxy_protocol.parse_client(head, remaining_head) or proxy
         except (OSError, RemoteProtocolError) as error:
             if count := self._refused.count_event():
                 message = f"{count} connections from proxies were refused, the last from %s: %s"
@@ -47,8 +49,8 @@ async def _receive_exactly(peer: socket.socket, count: int) -> bytes:
     content = b""
     while len(content) < count:
         await trio.lowlevel.wait_readable(peer)
-        more = peer.recv(count - len(content))
-        if not more:
+        received = peer.recv(count - len(content))
+        if not received:
             raise RemoteProtocolError("the proxy closed the connection before it named its client")
-        content += more
+        content += received
     return content

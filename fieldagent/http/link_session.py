@@ -166,13 +166,13 @@ class LinkSession(Generic[Outgoing]):
 
     async def run(self) -> LinkEnd:
         """Run the link until it ends for any reason, or until cancelled."""
-        ended = None
+        end = None
         try:
-            ended = await self._run_until_the_end()
-            return ended
+            end = await self._run_until_the_end()
+            return end
         finally:
             with trio.CancelScope(shield=True):
-                await self._run_part(ended or self.farewell)
+                await self._run_part(end or self.farewell)
 
     async def _run_part(self, link_end: LinkEnd) -> None:
         if not link_end.by_peer:

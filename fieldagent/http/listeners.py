@@ -53,16 +53,16 @@ def open_unix_listener(path: Path) -> socket.socket:
     Raises ListenFailed.
     """
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    made = path.with_name(f"{path.name}.new")
+    temporary_path = path.with_name(f"{path.name}.new")
     try:
         if _is_somebody_listening(path):
             raise PortTaken(f"another program listens on {path}: stop it, or name another path")
-        made.unlink(missing_ok=True)
+        temporary_path.unlink(missing_ok=True)
         listener.setblocking(False)
-        listener.bind(str(made))
-        made.chmod(0o660)
+        listener.bind(str(temporary_path))
+        temporary_path.chmod(0o660)
         listener.listen(_BACKLOG)
-        made.rename(path)
+        temporary_path.rename(path)
     except OSError as error:
         listener.close()
         raise ListenFailed(f"cannot listen on {path}: {error.strerror or error}") from error

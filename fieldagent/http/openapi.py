@@ -238,17 +238,17 @@ def answer(
     headers: Mapping[str, Any] | None = None,
     **others: Any,
 ) -> dict[str, Any]:
-    made = answer_in_formats(description, {} if content is None else {media: content}, headers)
+    response = answer_in_formats(description, {} if content is None else {media: content}, headers)
     if content is None:
-        del made["content"]
-    return made | others
+        del response["content"]
+    return response | others
 
 
 def answer_in_formats(
     description: str, formats: Mapping[str, Schema], headers: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
     """Return the description of a response with a schema for each media type."""
-    content = {media: {"schema": those} if those else {} for media, those in formats.items()}
+    content = {media: {"schema": schema} if schema else {} for media, schema in formats.items()}
     return {
         "description": description,
         "content": content,
@@ -297,16 +297,16 @@ def make_document(
     All calls have the responses of `common_access`, unless they have their own response for the
     same status. `segments` contains the path parameters that calls do not describe themselves.
     """
-    made: dict[str, Any] = {
+    document: dict[str, Any] = {
         "openapi": "3.1.0",
         "info": {"title": title, "version": "1", "description": description},
         "servers": [{"url": server}],
         "paths": {},
         "components": {"securitySchemes": dict(schemes)} if schemes else {},
     }
-    _resolve(problem, made["components"])
-    add_calls(made, calls, common_access, segments or {})
-    return made
+    _resolve(problem, document["components"])
+    add_calls(document, calls, common_access, segments or {})
+    return document
 
 
 def add_calls(
@@ -344,33 +344,34 @@ def _list_segments(
 def _describe_operation(
     method: str, each: Call, common_access: Access, parameters: Sequence[Schema]
 ) -> dict[str, Any]:
-    made: dict[str, Any] = {"operationId": each.name, "summary": each.summary}
-    made |= _described(each.description)
+    operation: dict[str, Any] = {"operationId": each.name, "summary": each.summary}
+    operation |= _described(each.description)
     if each.access.security:
-        made["security"] = each.access.security
+        operation["security"] = each.access.security
     if parameters:
-        made["parameters"] = parameters
+        operation["parameters"] = parameters
     body = each.body
     if body is not None and not isinstance(body, Body):
         body = Body({JSON: body})
     if body is not None:
         content = {media: {"schema": content} for media, content in body.content.items()}
-        made["requestBody"] = {"required": body.required, "content": content}
+        operation["requestBody"] = {"required": body.required, "content": content}
     answers: dict[Any, Any] = {}
     for access in (common_access, each.access):
         answers |= {**access.answers, **(access.get if method == "get" else access.other)}
         answers |= access.segment if "{" in each.route else NO_ANSWERS
         if body is not None:
             answers |= {
-                status: those
-                for status, those in access.body.items()
+                status: body_schema
+                for status, body_schema in access.body.items()
                 if body.required or status != 411
             }
     answers |= each.answers
-    made["responses"] = {
-        str(status): _describe_answer(status, those) for status, those in answers.items()
+    operation["responses"] = {
+        str(status): _describe_answer(status, body_schema)
+        for status, body_schema in answers.items()
     }
-    return made
+    return operation
 
 
 def _describe_answer(status: int | str, given: Any) -> Any:

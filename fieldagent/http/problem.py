@@ -75,9 +75,9 @@ def _limit_errors(errors: Sequence[tuple[str, str]]) -> tuple[tuple[str, str], .
     """Return the first errors, and the number of further ones. If only one error remains, include
     it instead of the number.
     """
-    more = len(errors) - ERRORS_MAX
-    rest = (sentence("and {more} more", more=more), "")
-    return (*errors[:ERRORS_MAX], rest) if more > 1 else tuple(errors)
+    more_count = len(errors) - ERRORS_MAX
+    rest = (sentence("and {more} more", more=more_count), "")
+    return (*errors[:ERRORS_MAX], rest) if more_count > 1 else tuple(errors)
 
 
 def make_too_large(limit: int) -> Problem:

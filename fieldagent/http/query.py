@@ -59,8 +59,8 @@ def make_page(
     """
     if last is None:
         return make_json_response({**items, "next": None})
-    asked = {**dict(request.query), cursor: last}
-    follows = f"{request.path}?{urlencode(asked)}"
+    next_query = {**dict(request.query), cursor: last}
+    follows = f"{request.path}?{urlencode(next_query)}"
     return make_json_response(
         {**items, "next": follows}, headers=(("Link", f'<{follows}>; rel="next"'),)
     )

@@ -25,17 +25,17 @@ def make_description_route(package: str, extra_files: Callable[[], Iterable[str]
     `extra_files` returns places of more calls, `package.module:NAME`.
     """
 
-    made: list[bytes] = []
+    made_bytes: list[bytes] = []
     making = trio.Lock()
 
     async def describe(request: Request) -> Response:
         # Make the description only once, because it costs much more than other responses to
         # anonymous callers.
         async with making:
-            if not made:
+            if not made_bytes:
                 make = partial(make_description, package, [*extra_files()])
-                made.append(await trio.to_thread.run_sync(make))
-        return Response(200, made[0])
+                made_bytes.append(await trio.to_thread.run_sync(make))
+        return Response(200, made_bytes[0])
 
     return Route("GET", "/openapi.json", describe)
 
@@ -183,12 +183,14 @@ def _find_known_part(patterns: Iterable[tuple[str, ...]], path: tuple[str, ...])
     """Return the longest beginning of the path that a route contains literally. The rest may be a
     secret in a misspelt address.
     """
-    known = 0
+    known_count = 0
     for pattern in patterns:
         pairs = zip(pattern, path, strict=False)
-        same = [*takewhile(lambda pair: pair[0] == pair[1] and not _is_name(pair[0]), pairs)]
-        known = max(known, len(same))
-    return "/" + "/".join([*path[:known], "…"] if known < len(path) else path)
+        same_segments = [
+            *takewhile(lambda pair: pair[0] == pair[1] and not _is_name(pair[0]), pairs)
+        ]
+        known_count = max(known_count, len(same_segments))
+    return "/" + "/".join([*path[:known_count], "…"] if known_count < len(path) else path)
 
 
 def _match(pattern: tuple[str, ...], path: tuple[str, ...]) -> dict[str, str] | None:

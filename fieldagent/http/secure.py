@@ -89,8 +89,8 @@ class SecureSocket:
         if data and not self._taken:
             self._taken = self._tls.write(data[:RECORD_MAX_BYTES])
         self._send()
-        taken, self._taken = self._taken, 0
-        return taken
+        taken_bytes, self._taken = self._taken, 0
+        return taken_bytes
 
     def shutdown(self, how: int) -> None:
         """Send the TLS goodbye, then shut the socket down. Raises OSError."""

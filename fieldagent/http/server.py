@@ -319,9 +319,9 @@ class _Server:
         by_proxy = not new_connection.address or is_in(new_connection.address, limits.proxies)
         if limits.per_source is not None and not by_proxy:
             bounds.append((self._of.get(new_connection.source, {}), limits.per_source))
-        for among, most in bounds:
-            while len(among) >= most:
-                if not self._evict(among):
+        for connections, count_max in bounds:
+            while len(connections) >= count_max:
+                if not self._evict(connections):
                     return False
         return True
 
@@ -345,10 +345,10 @@ class _Server:
         """
         running = connection.peer.phase >= Phase.HANDLING
         by_proxy = not connection.address or is_in(connection.address, self.limits.proxies)
-        many = 0 if by_proxy else len(self._of.get(connection.source, ()))
+        source_count = 0 if by_proxy else len(self._of.get(connection.source, ()))
         return (
             running,
-            -many if many > CONNECTIONS_ORDINARY else 0,
+            -source_count if source_count > CONNECTIONS_ORDINARY else 0,
             connection.peer.get_eviction_order(),
         )
 
@@ -535,8 +535,8 @@ class _Connection:
         assert response.upgrade is not None
         self._visit.record_admission(head, response.upgrade)
         self._visit.end()
-        said, already = self._protocol.switch(response, date=format_date(int(time.time())))
-        await self.peer.write(said)
+        switch_bytes, already = self._protocol.switch(response, date=format_date(int(time.time())))
+        await self.peer.write(switch_bytes)
         scope = self.peer.begin_phase_within(Phase.UPGRADED, trio.CancelScope())
         self._server.remove_from_source(self)
         if self._server.stopping.is_set():

@@ -24,8 +24,8 @@ def trust(ca_file: Path | None) -> ssl.SSLContext:
     try:
         return ssl.create_default_context(cafile=ca_file)
     except OSError as error:  # ssl.SSLError is a subclass
-        why = "holds no certificate" if isinstance(error, ssl.SSLError) else error.strerror
-        raise UnusableTrust(f"{ca_file} cannot be used: {why}") from error
+        reason = "holds no certificate" if isinstance(error, ssl.SSLError) else error.strerror
+        raise UnusableTrust(f"{ca_file} cannot be used: {reason}") from error
 
 
 def describe_fault(error: BaseException | None, ca_setting: str = "") -> str | None:
@@ -37,8 +37,8 @@ def describe_fault(error: BaseException | None, ca_setting: str = "") -> str | N
         return _describe_distrust(error, ca_setting)
     if not isinstance(error, ssl.SSLError) or isinstance(error, _END_ERRORS):
         return None
-    why = error.reason.replace("_", " ").lower() if error.reason else str(error)
-    return f"the server does not use TLS, or not correctly: {why}"
+    reason = error.reason.replace("_", " ").lower() if error.reason else str(error)
+    return f"the server does not use TLS, or not correctly: {reason}"
 
 
 def _describe_distrust(error: ssl.SSLCertVerificationError, ca_setting: str) -> str:

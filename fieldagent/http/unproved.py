@@ -56,7 +56,7 @@ class UnauthenticatedLimit:
         self._forget(source, oldest)
 
     def _forget(self, source: str, scope: trio.CancelScope) -> None:
-        left = self._of.get(source, {})
-        left.pop(scope, None)
-        if not left:
+        connections_left = self._of.get(source, {})
+        connections_left.pop(scope, None)
+        if not connections_left:
             self._of.pop(source, None)

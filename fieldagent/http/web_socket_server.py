@@ -31,8 +31,10 @@ def accept(
             405, "a WebSocket begins with GET (RFC 6455 4.1)", headers=(("Allow", "GET"),)
         )
     protocol = ServerProtocol(max_size=max_size, logger=QUIET_LOG)
-    asked = {name: request.headers[name] for name in _NEEDED_HEADERS if name in request.headers}
-    handshake = Handshake("/", Headers(asked))
+    handshake_headers = {
+        name: request.headers[name] for name in _NEEDED_HEADERS if name in request.headers
+    }
+    handshake = Handshake("/", Headers(handshake_headers))
     protocol.receive_data(handshake.serialize())
     if not protocol.events_received():
         raise Problem(431, f"this is for WebSockets (RFC 6455): {protocol.handshake_exc}")
@@ -40,8 +42,10 @@ def accept(
     if answer.status_code != 101:
         text = answer.headers.get("Upgrade")
         also = (("upgrade", text), ("connection", "upgrade")) if text else ()
-        why = str(protocol.handshake_exc)[:_ERROR_CHARACTERS_MAX]
-        raise Problem(answer.status_code, f"this is for WebSockets (RFC 6455): {why}", headers=also)
+        reason = str(protocol.handshake_exc)[:_ERROR_CHARACTERS_MAX]
+        raise Problem(
+            answer.status_code, f"this is for WebSockets (RFC 6455): {reason}", headers=also
+        )
     protocol.send_response(answer)
     # Drop the library's answer, because the server writes the answer itself.
     protocol.data_to_send()

@@ -262,8 +262,8 @@ class Hub:
     @property
     def synthetic_address(self) -> str:
         """Return the address to which synthetic items are pushed; empty for the loopback port."""
-        way = self.settings.synthetic_item
-        return "" if way in ("off", "on") else way
+        item_path = self.settings.synthetic_item
+        return "" if item_path in ("off", "on") else item_path
 
     @property
     def keeping(self) -> KeepingTimes:
@@ -378,14 +378,14 @@ async def run(
     listeners = listening.open_all_listeners(settings)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(_run_store, hub)
-        with _open_mo_listeners(hub) as brought:
+        with _open_mo_listeners(hub) as receiver:
             async with trio.open_nursery() as parts:
                 parts.start_soon(_handle_signals, asks, hub, certificate)
                 parts.start_soon(_drain, hub)
                 keep = hub.supervisor.keep_running
                 if certificate is not None:
                     parts.start_soon(keep, "the certificate", certificate.watch)
-                for name, listener in brought.items():
+                for name, listener in receiver.items():
                     title = hub.kinds[name].title
                     parts.start_soon(keep, title, partial(_serve_mo_listener, hub, name, listener))
                 for kind in hub.reach.kinds.values():
@@ -609,13 +609,13 @@ async def _commit_in_batches(hub: Hub, some: Callable[[Db], int]) -> None:
 
 async def _expire(hub: Hub) -> None:
     while True:
-        written = hub.store.get_event(ANY_WRITE_TOPIC)
+        any_write = hub.store.get_event(ANY_WRITE_TOPIC)
         soonest = 0.0
         with log_once():
             soonest = await hub.store.read(forgetting.compute_next_expiry)
         if soonest <= time.time():
             await _commit_in_batches(hub, lambda db: forgetting.expire_deliveries(db, time.time()))
-        await idle.wait_until_due(written, soonest - time.time())
+        await idle.wait_until_due(any_write, soonest - time.time())
 
 
 async def _watch_kits(hub: Hub) -> None:
@@ -624,17 +624,17 @@ async def _watch_kits(hub: Hub) -> None:
 
 async def _run_housekeeping(hub: Hub) -> None:
     while True:
-        written = hub.store.get_event(ANY_WRITE_TOPIC)
+        any_write = hub.store.get_event(ANY_WRITE_TOPIC)
         await _forget(hub)
         await _commit_patiently(hub, lambda db: sessions.delete_expired_sessions(db, time.time()))
         await _commit_patiently(
             hub, lambda db: mobile_terminated.ask_for_fragments(db, time.time())
         )
-        asks = True
+        asks_for_space = True
         with log_once():
-            asks = await hub.store.read(fragments.can_have_missing)
-        again = HOUSEKEEPING_INTERVAL_S if asks else IDLE_HOUSEKEEPING_INTERVAL_S
-        await idle.wait_until_due(written, again, beat=HOUSEKEEPING_INTERVAL_S, net=again)
+            asks_for_space = await hub.store.read(fragments.can_have_missing)
+        again = HOUSEKEEPING_INTERVAL_S if asks_for_space else IDLE_HOUSEKEEPING_INTERVAL_S
+        await idle.wait_until_due(any_write, again, beat=HOUSEKEEPING_INTERVAL_S, net=again)
 
 
 async def _forget(hub: Hub) -> None:
@@ -642,7 +642,7 @@ async def _forget(hub: Hub) -> None:
     items, lines = (
         now - days * 86_400 for days in (hub.settings.keep_days, hub.settings.keep_audit_days)
     )
-    for some in (
+    for forgotten in (
         partial(forgetting.delete_old_items, before=items, now=now),
         partial(forgetting.forget_remembered, before=items),
         partial(answers.delete_old_answers, before=items),
@@ -651,7 +651,7 @@ async def _forget(hub: Hub) -> None:
         *(partial(each.forget, before=lines) for each in list_hub_parts() if each.forget),
         partial(attempts.delete_old_attempts, now=now),
     ):
-        await _commit_in_batches(hub, some)
+        await _commit_in_batches(hub, forgotten)
 
 
 async def _count_queues(hub: Hub) -> None:

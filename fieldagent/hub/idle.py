@@ -32,8 +32,8 @@ async def wait_until_due(
     ends the wait at once. `net` replaces `ROUND_INTERVAL_MAX_S`, and `beat` replaces
     `BUSY_INTERVAL_S`.
     """
-    began = trio.current_time()
+    started_at = trio.current_time()
     with waits.move_on_after(min(seconds, ROUND_INTERVAL_MAX_S if net is None else net)):
         await write_event.wait()
-    with trio.move_on_at(began + (BUSY_INTERVAL_S if beat is None else beat)):
+    with trio.move_on_at(started_at + (BUSY_INTERVAL_S if beat is None else beat)):
         await (trio.Event() if news is None else news).wait()

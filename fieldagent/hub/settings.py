@@ -54,10 +54,10 @@ def check_tile_address(value: str) -> str:
     """Check and return the URL of a map's tiles. Its path must contain {z}, {x} and {y} once each.
     Raises WrongProperty.
     """
-    bare = value
+    remainder = value
     for place in ("{z}", "{x}", "{y}"):
-        bare = bare.replace(place, "", 1) if place in value else ""
-    sound = _TILES.fullmatch(bare) and not set(bare) & set("{}<>\"'\\")
+        remainder = remainder.replace(place, "", 1) if place in value else ""
+    sound = _TILES.fullmatch(remainder) and not set(remainder) & set("{}<>\"'\\")
     if not sound or "{" in urlsplit(value).netloc:
         raise WrongProperty(
             "must be a URL with {z}, {x} and {y} once each in its path, such as"
@@ -77,10 +77,10 @@ def read_tls_address(value: str) -> str:
         is_name = bool(parts.hostname)
     else:
         is_name = False
-    bare = f"https://{parts.netloc}"
-    if not is_name or "@" in value or value.rstrip("/") != bare:
+    base_address = f"https://{parts.netloc}"
+    if not is_name or "@" in value or value.rstrip("/") != base_address:
         raise WrongProperty(f"must be https:// and a name, not {value!r}")
-    return bare
+    return base_address
 
 
 def read_items_route(value: str) -> str:
@@ -162,8 +162,8 @@ def _read_own_contacts(value: str) -> tuple[str, ...]:
 
 
 def _make_price_key(kind: OperatorKind) -> Key:
-    about = f"price of a credit with {kind.title} (satellite-credit-price)"
-    return Key(f"{kind.name}-credit-price", read_credit_price, None, about)
+    help_text = f"price of a credit with {kind.title} (satellite-credit-price)"
+    return Key(f"{kind.name}-credit-price", read_credit_price, None, help_text)
 
 
 _PRICE_KEYS = [_make_price_key(kind) for kind in get_operators().values()]
@@ -450,7 +450,7 @@ def parse_settings(
         "contact_own": people,
         "bridge_own": [*get_bridges().values()],
     }
-    kinds = [kind for some in owners.values() for kind in some]
+    kinds = [kind for owner_kinds in owners.values() for kind in owner_kinds]
     own = [key for kind in kinds for key in kind.keys]
     prices = {kind.name: _make_price_key(kind) for kind in satellite}
     others = [key for key in [*own, *prices.values()] if key not in KEYS]
@@ -459,15 +459,15 @@ def parse_settings(
     values["operator_prices"] = {
         name: price for name, price in amounts.items() if price is not None
     }
-    brought = {key.name: values.pop(key.attribute) for key in own}
-    for name, some in owners.items():
-        values[name] = {key.name: brought[key.name] for kind in some for key in kind.keys}
+    own_values = {key.name: values.pop(key.attribute) for key in own}
+    for name, owner_kinds in owners.items():
+        values[name] = {key.name: own_values[key.name] for kind in owner_kinds for key in kind.keys}
     faults += _find_incomplete_pairs(
         [*_TOGETHER, *(pair for kind in kinds for pair in kind.together)], pairs
     )
     faults += _find_contradictions(values, pairs)
-    for name, some in owners.items():
-        faults += [fault for kind in some for fault in kind.faults(values[name])]
+    for name, owner_kinds in owners.items():
+        faults += [fault for kind in owner_kinds for fault in kind.faults(values[name])]
     if faults:
         raise InvalidSettings(path, faults)
     if database or not values["database"]:
@@ -481,8 +481,8 @@ def _find_incomplete_pairs(
     """Return the errors about pairs of keys of which only one is set."""
     return [
         f"{name} needs {missing}: set that too, or remove {name}"
-        for one, other in together
-        for name, missing in ((one, other), (other, one))
+        for first, other in together
+        for name, missing in ((first, other), (other, first))
         if name in pairs and missing not in pairs
     ]
 

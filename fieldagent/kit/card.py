@@ -49,16 +49,16 @@ def store_card(root: Path) -> str:
         except OSError as error:
             # A damaged boot partition must not prevent the network.
             wrong = f"{waiting}: {describe_reason(error)}"
-    said = read_kept_settings(root)
-    for name, content in card_format.make_files(said).items():
+    kept_settings = read_kept_settings(root)
+    for name, content in card_format.make_files(kept_settings).items():
         target = root / name
         target.parent.mkdir(parents=True, exist_ok=True)
         secret = "hostapd" in name or "wpa_supplicant" in name
         replace_file(target, content.encode(), mode=0o600 if secret else 0o644)
-    if zone := said.get("time-zone"):
-        there = root / "etc/localtime"
-        there.unlink(missing_ok=True)
-        there.symlink_to(f"/usr/share/zoneinfo/{zone}")
+    if zone := kept_settings.get("time-zone"):
+        localtime = root / "etc/localtime"
+        localtime.unlink(missing_ok=True)
+        localtime.symlink_to(f"/usr/share/zoneinfo/{zone}")
     return wrong
 
 
@@ -102,11 +102,15 @@ def check_settings(card_settings: Mapping[str, str], root: Path) -> dict[str, st
     reasons = {}
     addresses = _read_addresses()
     if "time-zone" in card_settings:
-        known = (root / "usr/share/zoneinfo" / card_settings["time-zone"]).is_file()
-        reasons["time-zone"] = "" if known else f"unknown time zone {card_settings['time-zone']}"
+        is_known_zone = (root / "usr/share/zoneinfo" / card_settings["time-zone"]).is_file()
+        reasons["time-zone"] = (
+            "" if is_known_zone else f"unknown time zone {card_settings['time-zone']}"
+        )
     if own := card_settings.get("address"):
-        there = [name for name, each in addresses.items() if own in each and name != ADAPTER]
-        reasons["address"] = "" if there else f"no Ethernet adapter has {own}"
+        adapters_there = [
+            name for name, each in addresses.items() if own in each and name != ADAPTER
+        ]
+        reasons["address"] = "" if adapters_there else f"no Ethernet adapter has {own}"
     if name := card_settings.get("wifi"):
         own = ", ".join(addresses.get(ADAPTER, []))
         reasons["wifi"] = "" if own else _find_adapter(addresses) or f"{name} was not joined"
@@ -152,7 +156,7 @@ def describe_result(
     secrets.
     """
     lines = [f"Not applied: {fault_text}"] if fault_text else []
-    lines += [f"{name}: {why or 'works'}" for name, why in reasons.items()]
+    lines += [f"{name}: {reason or 'works'}" for name, reason in reasons.items()]
     host = card_settings.get("hostname")
     return "\n".join([f"This is {host}." if host else "This kit has no name.", *lines, ""])
 
@@ -161,8 +165,10 @@ def check(root: Path) -> None:
     """Check the results of the start, and write them to the card if they have changed. Raises
     OSError.
     """
-    said, until = read_kept_settings(root), time.monotonic() + TIMEOUT_S
-    while any((reasons := check_settings(said, root)).values()) and time.monotonic() < until:
+    kept_settings, until = read_kept_settings(root), time.monotonic() + TIMEOUT_S
+    while (
+        any((reasons := check_settings(kept_settings, root)).values()) and time.monotonic() < until
+    ):
         time.sleep(CHECK_INTERVAL_S)
     wrong = ""
     if waiting := _find_waiting_card(root):
@@ -171,7 +177,7 @@ def check(root: Path) -> None:
             wrong = f"{waiting.name} waits for the next start"
         except InvalidSettings as faults:
             wrong = "; ".join(faults.faults)
-    text, target = describe_result(said, reasons, wrong).encode(), root / BOOT / RESULT
+    text, target = describe_result(kept_settings, reasons, wrong).encode(), root / BOOT / RESULT
     if not target.exists() or target.read_bytes() != text:
         replace_file(target, text)
 

@@ -163,29 +163,31 @@ def derive_pre_shared_key(name: str, secret: str) -> str:
 
 def make_files(card_settings: Mapping[str, str]) -> dict[str, str]:
     """Return the files for Debian's programs, by path."""
-    made = {}
+    files = {}
     if host := card_settings.get("hostname"):
-        made["etc/hostname"] = f"{host}\n"
-        made["etc/hosts"] = f"127.0.0.1 localhost\n127.0.1.1 {host}\n::1 localhost\n"
+        files["etc/hostname"] = f"{host}\n"
+        files["etc/hosts"] = f"127.0.0.1 localhost\n127.0.1.1 {host}\n::1 localhost\n"
     if own := card_settings.get("address"):
         lines = [f"Address={own}"]
         lines += [f"Gateway={card_settings['gateway']}"] if "gateway" in card_settings else []
         lines += [f"DNS={card_settings['dns']}"] if "dns" in card_settings else []
-        made["etc/systemd/network/70-kit-cable.network"] = _format_network("Type=ether", *lines)
+        files["etc/systemd/network/70-kit-cable.network"] = _format_network("Type=ether", *lines)
     if name := card_settings.get("wifi"):
-        made["etc/systemd/network/70-kit-wifi.network"] = _format_network(
+        files["etc/systemd/network/70-kit-wifi.network"] = _format_network(
             f"Name={ADAPTER}", "DHCP=yes"
         )
-        made[f"etc/wpa_supplicant/wpa_supplicant-{ADAPTER}.conf"] = _format_client(
+        files[f"etc/wpa_supplicant/wpa_supplicant-{ADAPTER}.conf"] = _format_client(
             name, card_settings
         )
     if name := card_settings.get("access-point"):
         lines = [f"Address={CAMP}", "ConfigureWithoutCarrier=yes"]
-        made["etc/systemd/network/70-kit-wifi.network"] = _format_network(f"Name={ADAPTER}", *lines)
-        made["etc/hostapd/hostapd.conf"] = _format_access_point(name, card_settings)
-        made["etc/dnsmasq.d/kit.conf"] = _NAMES
-        made["etc/nftables.conf"] = _PORTAL
-    return made
+        files["etc/systemd/network/70-kit-wifi.network"] = _format_network(
+            f"Name={ADAPTER}", *lines
+        )
+        files["etc/hostapd/hostapd.conf"] = _format_access_point(name, card_settings)
+        files["etc/dnsmasq.d/kit.conf"] = _NAMES
+        files["etc/nftables.conf"] = _PORTAL
+    return files
 
 
 def list_units(card_settings: Mapping[str, str]) -> list[str]:

@@ -93,12 +93,12 @@ def format_files(user: Mapping[str, Any], network: Mapping[str, Any] | None) -> 
     """Return the contents of the files, by name. If a content changes, cloud-init assumes another
     machine, and configures the system again.
     """
-    made = {"user-data": "#cloud-config\n" + _format_file(user)}
+    files = {"user-data": "#cloud-config\n" + _format_file(user)}
     if network is not None:
-        made["network-config"] = _format_file(network)
-    content = hashlib.sha256("".join(made.values()).encode()).hexdigest()
+        files["network-config"] = _format_file(network)
+    content = hashlib.sha256("".join(files.values()).encode()).hexdigest()
     instance = {"instance-id": f"{user['hostname']}-{content[:12]}", "dsmode": "local"}
-    return made | {"meta-data": _format_file(instance)}
+    return files | {"meta-data": _format_file(instance)}
 
 
 def _format_file(content: Mapping[str, Any]) -> str:

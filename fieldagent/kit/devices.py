@@ -58,12 +58,12 @@ def get_radios() -> list[Recognition]:
     for handhelds.
     """
     ways = [load_radio(name).recognition for name in RADIOS]
-    found = [way() for way in ways if way]
-    found += [
+    recognitions = [make_recognition() for make_recognition in ways if make_recognition]
+    recognitions += [
         each for part in get_device_parts().values() if part.kinds for each in get_devices(part)
     ]
     # List a firmware that serves both purposes only once.
-    return list({each.name: each for each in found}.values())
+    return list({each.name: each for each in recognitions}.values())
 
 
 def get_all_kinds() -> list[Recognition]:
@@ -72,8 +72,8 @@ def get_all_kinds() -> list[Recognition]:
 
     satellites = [each.recognition() for each in map(load_modem, get_modems()) if each.recognition]
     others = [part for part in get_device_parts().values() if not part.kinds]
-    found = [each for part in others for each in get_devices(part)]
-    return [*GNSS, *get_radios(), *found, *satellites]
+    part_kinds = [each for part in others for each in get_devices(part)]
+    return [*GNSS, *get_radios(), *part_kinds, *satellites]
 
 
 async def detect_devices(places: Sequence[str], kinds: Sequence[Recognition]) -> list[FoundDevice]:
@@ -92,9 +92,9 @@ async def detect_devices(places: Sequence[str], kinds: Sequence[Recognition]) ->
 async def detect_device(place: str, kinds: Sequence[Recognition]) -> FoundDevice:
     """Detect the device at a serial port, or at tcp://host."""
     if is_serial(place):
-        seen = check_serial_port(Path(place))
-        if why := _find_console(place) if seen.good else seen.text:
-            return FoundDevice(place, reason=why)
+        finding = check_serial_port(Path(place))
+        if reason := _find_console(place) if finding.good else finding.text:
+            return FoundDevice(place, reason=reason)
     device = FoundDevice(place)
     try:
         device = await _ask(place, kinds)
@@ -107,24 +107,26 @@ async def detect_device(place: str, kinds: Sequence[Recognition]) -> FoundDevice
 
 async def _ask(place: str, kinds: Sequence[Recognition]) -> FoundDevice:
     """Return the device that answers. Raises PortLost and RadioLost, in groups."""
-    heard: list[UnrecognisedDevice] = []
-    lost: PortLost | None = None
-    for baud, tcp_port, asked in _list_openings(place, kinds):
+    unknown_devices: list[UnrecognisedDevice] = []
+    loss: PortLost | None = None
+    for baud, tcp_port, asked_kinds in _list_openings(place, kinds):
         try:
             async with open_line(place, baud, tcp_port) as line:
-                answer = await recognise(line, asked, kinds)
+                answer = await recognise(line, asked_kinds, kinds)
                 if isinstance(answer, Recognition):
                     return FoundDevice(place, answer.name, await answer.read_report(line))
-                heard.append(answer)
+                unknown_devices.append(answer)
         except PortLost as error:
             # Over TCP, each kind has its own port.
             if is_serial(place):
                 raise
-            lost = lost or error
-    if not heard:
-        raise lost or PortLost(f"{place} is not on a port of a known radio")
+            loss = loss or error
+    if not unknown_devices:
+        raise loss or PortLost(f"{place} is not on a port of a known radio")
     # Data at one speed is noise at the others, so keep the first data that was received.
-    reply = next((each for each in heard if each.last_bytes or each.echoes), heard[0])
+    reply = next(
+        (each for each in unknown_devices if each.last_bytes or each.echoes), unknown_devices[0]
+    )
     return FoundDevice(place, reason=f"{place}: {reply.describe_facts()}", is_answering=True)
 
 
@@ -134,8 +136,8 @@ def _list_openings(
     """Yield the speeds, or TCP ports, at which to open the place, each with the kinds to try."""
     if is_serial(place):
         in_turn = sorted(kinds, key=lambda each: each.order)
-        for baud, asked in groupby(in_turn, key=lambda each: each.baud):
-            yield baud, 0, list(asked)
+        for baud, asked_kinds in groupby(in_turn, key=lambda each: each.baud):
+            yield baud, 0, list(asked_kinds)
         return
     by_network = [each for each in kinds if each.tcp_port]
     if _has_port(place):

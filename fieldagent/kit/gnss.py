@@ -20,11 +20,11 @@ FIX_WAIT_MAX_S = 2.0
 
 async def check_receiver(line: DeviceLine) -> DeviceReport:
     """Report on a receiver, which sends its position once a second."""
-    heard: list[str] = []
+    sentences: list[str] = []
 
     def find_position(data: bytes) -> int | None:
-        heard[:] = nmea.parse_sentences(data)
-        return nmea.read_satellite_count(heard)
+        sentences[:] = nmea.parse_sentences(data)
+        return nmea.read_satellite_count(sentences)
 
     count = await answer_to(line, b"", find_position, FIX_WAIT_MAX_S)
     lines = ["gpsd reads it for the agent, without a setting: `sudo apt install gpsd`"]

@@ -87,15 +87,19 @@ def start_watched(conditions: HealthConditions, boots: int) -> str:
     if boots > BOOTS:
         return f"the kit was started {BOOTS} times while it was on trial"
     call_systemctl("start", "--no-block", AGENT)
-    began = time.monotonic()
-    answered = False
+    started_at = time.monotonic()
+    has_answered = False
     while True:
         answer = fetch_status(conditions.settings)
-        answered = answered or answer is not None
-        why = _find_unfitness(answer, conditions)
-        waited = time.monotonic() - began
-        if not why or waited > 60 * conditions.minutes or (waited > SILENCE_S and not answered):
-            return why
+        has_answered = has_answered or answer is not None
+        unfitness = _find_unfitness(answer, conditions)
+        waited = time.monotonic() - started_at
+        if (
+            not unfitness
+            or waited > 60 * conditions.minutes
+            or (waited > SILENCE_S and not has_answered)
+        ):
+            return unfitness
         time.sleep(CHECK_INTERVAL_S)
 
 
@@ -107,8 +111,8 @@ def _find_unfitness(answer: Mapping[str, Any] | None, conditions: HealthConditio
     for name, before in conditions.channels.items():
         channel = answer["channels"][name]
         if WORKING_STATES.get(channel["state"], 0) < WORKING_STATES[before]:
-            why = f" ({channel['reason']})" if channel["reason"] else ""
-            return f"{name} was {before}, and is {channel['state']}{why}"
+            reason_text = f" ({channel['reason']})" if channel["reason"] else ""
+            return f"{name} was {before}, and is {channel['state']}{reason_text}"
     if answer["uptime"] < conditions.steady:
         return f"it does not run for {conditions.steady:g} s without a restart"
     return ""
@@ -134,17 +138,17 @@ def find_stop_obstacle(port: int) -> str:
     except CallFailed:
         return ""
     # An older agent does not report the state of its disk, so assume that it may be stopped.
-    why = answer["journal"].get("notOnDisk")
-    return SOS_IN_MEMORY.format(why) if why and answer["sos"]["active"] else ""
+    disk_fault = answer["journal"].get("notOnDisk")
+    return SOS_IN_MEMORY.format(disk_fault) if disk_fault and answer["sos"]["active"] else ""
 
 
 def wait_until_safe_to_stop(port: int) -> None:
     """Wait, without a time limit, until a stop of the agent would lose no SOS."""
     announced = ""
-    while why := find_stop_obstacle(port):
-        if why != announced:
-            print_failure(f"the agent is not stopped yet: {why}")
-        announced = why
+    while obstacle := find_stop_obstacle(port):
+        if obstacle != announced:
+            print_failure(f"the agent is not stopped yet: {obstacle}")
+        announced = obstacle
         time.sleep(ANSWER_TIMEOUT_S)
 
 

@@ -104,10 +104,12 @@ def _describe_answer(status: int, document: Any) -> str:
     lines = [str(problem.get("detail") or problem.get("title") or f"HTTP {status}")]
     faults = problem.get("errors")
     # The response may come from a proxy, in the proxy's own format.
-    named = [each for each in faults if isinstance(each, dict)] if isinstance(faults, list) else []
+    named_faults = (
+        [each for each in faults if isinstance(each, dict)] if isinstance(faults, list) else []
+    )
     lines += [
         escape_line(f"  {fault['pointer']}: {fault['detail']}")
-        for fault in named
+        for fault in named_faults
         if {"pointer", "detail"} <= fault.keys()
     ]
     return "\n".join(lines)

@@ -66,8 +66,8 @@ class Proposal(NamedTuple):
         """Return all settings that can be made. The settings of a device that needs a missing
         setting are left out.
         """
-        whole = [pairs for port, pairs in self.by_port.items() if port not in self.needed]
-        return {name: value for pairs in whole for name, value in pairs.items()}
+        complete_pairs = [pairs for port, pairs in self.by_port.items() if port not in self.needed]
+        return {name: value for pairs in complete_pairs for name, value in pairs.items()}
 
 
 def propose(
@@ -79,16 +79,16 @@ def propose(
     before = dict(pairs_in(text))
     by_port: dict[str, Mapping[str, str]] = {}
     needed: dict[str, Sequence[str]] = {}
-    there = {seat.port: _find_at(before.get(seat.port), devices) for seat in SEAT_ORDER}
-    kept = [
+    device_by_port = {seat.port: _find_at(before.get(seat.port), devices) for seat in SEAT_ORDER}
+    kept_pairs = [
         port
-        for port, seat in zip(there, SEAT_ORDER, strict=True)
-        if port in before and _can_stay(there[port], seat, before)
+        for port, seat in zip(device_by_port, SEAT_ORDER, strict=True)
+        if port in before and _can_stay(device_by_port[port], seat, before)
     ]
-    free = [each for each in devices if each not in [there[port] for port in kept]]
+    free = [each for each in devices if each not in [device_by_port[port] for port in kept_pairs]]
     for seat in SEAT_ORDER:
-        if seat.port in kept:
-            by_port[seat.port] = _propose_kind(there[seat.port], seat, before)
+        if seat.port in kept_pairs:
+            by_port[seat.port] = _propose_kind(device_by_port[seat.port], seat, before)
             continue
         fits = [each for each in free if each.kind in seat.names]
         if not fits:
@@ -96,17 +96,21 @@ def propose(
         free.remove(fits[0])
         pairs = {seat.port: fits[0].place, **_propose_kind(fits[0], seat, before)}
         pairs |= _list_reported_settings(fits[0], seat, before)
-        wanted = _find_needed_settings(seat, {**before, **pairs})
-        pairs |= {name: extra_settings[name] for name in wanted if name in extra_settings}
+        needed_settings = _find_needed_settings(seat, {**before, **pairs})
+        pairs |= {name: extra_settings[name] for name in needed_settings if name in extra_settings}
         by_port[seat.port] = pairs
-        if missing := [name for name in wanted if name not in before and name not in pairs]:
+        if missing := [
+            name for name in needed_settings if name not in before and name not in pairs
+        ]:
             needed[seat.port] = missing
-    return Proposal(by_port, kept, needed)
+    return Proposal(by_port, kept_pairs, needed)
 
 
 def _find_at(port: str | None, devices: Sequence[FoundDevice]) -> FoundDevice | None:
-    there = [each for each in devices if port is not None and is_same_port(each.place, port)]
-    return there[0] if there else None
+    devices_there = [
+        each for each in devices if port is not None and is_same_port(each.place, port)
+    ]
+    return devices_there[0] if devices_there else None
 
 
 def _can_stay(
@@ -122,10 +126,10 @@ def _can_stay(
 
 def _is_recognizable(seat: DeviceSeat, old_settings: Mapping[str, str]) -> bool:
     """Return True if the configured device could be recognised."""
-    named = _describe_setting(seat, old_settings)
-    if seat.kind and named not in seat.names:
+    name = _describe_setting(seat, old_settings)
+    if seat.kind and name not in seat.names:
         return False
-    return seat is not RADIO or load_radio(named).recognition is not None
+    return seat is not RADIO or load_radio(name).recognition is not None
 
 
 def _describe_setting(seat: DeviceSeat, old_settings: Mapping[str, str]) -> str:
@@ -158,14 +162,16 @@ def _list_reported_settings(
 
 def _find_needed_settings(seat: DeviceSeat, known_settings: Mapping[str, str]) -> list[str]:
     """Return the settings that a port needs, and the settings that these settings need."""
-    wanted = [*load_radio(_describe_setting(seat, known_settings)).needs] if seat is RADIO else []
-    names = [seat.port, *wanted]
+    needed_names = (
+        [*load_radio(_describe_setting(seat, known_settings)).needs] if seat is RADIO else []
+    )
+    names = [seat.port, *needed_names]
     while names:
         name = get_needs().get(names.pop(0), "")
-        if name and name not in (*wanted, seat.port):
-            wanted.append(name)
+        if name and name not in (*needed_names, seat.port):
+            needed_names.append(name)
             names.append(name)
-    return wanted
+    return needed_names
 
 
 def describe_setting(name: str, settings: Mapping[str, str]) -> str:

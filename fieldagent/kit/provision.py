@@ -78,10 +78,12 @@ def _apply_card(card: Path, target: Path, as_json: bool) -> int:
         if not pairs:
             raise InvalidSettings(card, ["it sets nothing"])
     except InvalidSettings as wrong:
-        kept = "Nothing was applied. The kit keeps its settings."
+        consequence = "Nothing was applied. The kit keeps its settings."
         again = f"Correct {card.name} on the card, and start the kit again."
-        print_failure(f"{wrong}\n{kept} {again}")
-        replace_file(card.with_name(RESULT), "\n".join([kept, *wrong.faults, again, ""]).encode())
+        print_failure(f"{wrong}\n{consequence} {again}")
+        replace_file(
+            card.with_name(RESULT), "\n".join([consequence, *wrong.faults, again, ""]).encode()
+        )
         return SETTINGS
     write_settings_file(text, target)
     names = sorted(pairs)

@@ -46,8 +46,8 @@ def read_offer(offer: Path) -> bytes | None:
     agent's user, or None if there is no such file. Links are not followed, and reading never
     blocks, because the agent's user may have put any kind of file in its place. Raises OSError.
     """
-    left: str | None = run_as_owner(offer.parent, partial(_read_left, offer))
-    return None if left is None else left.encode("latin-1")
+    offer_text: str | None = run_as_owner(offer.parent, partial(_read_left, offer))
+    return None if offer_text is None else offer_text.encode("latin-1")
 
 
 def _read_left(offer: Path) -> str | None:

@@ -52,10 +52,10 @@ def set_clock(
     time, so that many small steps cannot move the clock further.
     """
     try:
-        left = load(settings).state_directory / CLOCK_OFFER
-        if (body := read_offer(left)) is None:
+        offer_path = load(settings).state_directory / CLOCK_OFFER
+        if (body := read_offer(offer_path)) is None:
             return OK
-        remove_offer(left)
+        remove_offer(offer_path)
         now = read_clocks()
         source, unix = _read(body, now)
         _refuse_again(own_folder, now, unix)

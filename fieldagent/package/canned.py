@@ -84,13 +84,13 @@ _LATER_TEXT = re.compile(r"canned words (\d{1,3})", re.ASCII)
 
 def find_number(text: str) -> int | None:
     """Return the number of the canned text that is equal to `text`, or None if there is none."""
-    known = _NUMBER_BY_TEXT.get(text)
-    if known is None and (later := _LATER_TEXT.fullmatch(text)):
-        number = int(later[1])
+    known_number = _NUMBER_BY_TEXT.get(text)
+    if known_number is None and (later_match := _LATER_TEXT.fullmatch(text)):
+        number = int(later_match[1])
         # Recognise the texts that `get_text` makes for unknown numbers, so that a relayed message
         # keeps the number.
-        known = number if number <= NUMBER_MAX and text == get_text(number) else None
-    return known
+        known_number = number if number <= NUMBER_MAX and text == get_text(number) else None
+    return known_number
 
 
 def get_text(number: int) -> str:

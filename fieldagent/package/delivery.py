@@ -56,14 +56,14 @@ def describe_stage(stage: Stage, addressee: str, text: str = "") -> str:
         return f"read at {addressee}'s kit"
     if stage is Stage.READ:
         return f"read by {text}" if text == addressee else f"read by {text}, at {addressee}'s kit"
-    words = {
+    stage_texts = {
         Stage.STORED: f"on {addressee}'s kit",
         Stage.PROGRAMS: f"with {addressee}'s programs",
         Stage.HANDED_OVER: f"handed over to {text}, for {addressee}",
         Stage.NOBODY: f"{addressee} cannot be reached: {text}",
         Stage.RADIO: f"{_describe_part(text)}on {addressee}'s radio",
     }
-    return words[stage]
+    return stage_texts[stage]
 
 
 def _describe_part(text: str) -> str:

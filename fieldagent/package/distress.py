@@ -68,9 +68,9 @@ def read(text: str, *, direct: bool = True) -> Reading:
         if direct or wide[call.start(1) : call.end(1)].isupper():
             return Reading(Call.SOS, wide[call.end() :].strip())
         return Reading(Call.MAYBE, text)
-    words = _WORD_PATTERN.findall(_strip_accents(small))
-    asks_for_help = direct and not _LANGUAGES.keys().isdisjoint(words)
-    is_asked = "sos" in words or "mayday" in words or asks_for_help
+    words_found = _WORD_PATTERN.findall(_strip_accents(small))
+    asks_for_help = direct and not _LANGUAGES.keys().isdisjoint(words_found)
+    is_asked = "sos" in words_found or "mayday" in words_found or asks_for_help
     return Reading(Call.MAYBE if is_asked else Call.NONE, text)
 
 
@@ -92,5 +92,9 @@ def find_help_language(text: str) -> str | None:
     Ukrainian if the text contains a Cyrillic letter, otherwise None.
     """
     small = _strip_accents(_fold_case(normalize("NFKC", text[:TEXT_MAX])))
-    known = (_LANGUAGES[word] for word in _WORD_PATTERN.findall(small) if word in _LANGUAGES)
-    return next(known, "uk" if _CYRILLIC.search(small) else None)
+    known_languages = (
+        _LANGUAGES[folded_word]
+        for folded_word in _WORD_PATTERN.findall(small)
+        if folded_word in _LANGUAGES
+    )
+    return next(known_languages, "uk" if _CYRILLIC.search(small) else None)

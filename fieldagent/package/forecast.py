@@ -105,30 +105,30 @@ def compare_forecasts(deliveries: Sequence[PastDelivery], now: float) -> Forecas
     """Compare the forecast at the start of each delivery with the result of the delivery."""
     forecasts = within = 0
     for delivery in deliveries:
-        said = make_forecast(
+        forecast = make_forecast(
             [each for each in deliveries if each.begun < delivery.begun], delivery.begun
         )
-        if said is None or said.p90 is None:
+        if forecast is None or forecast.p90 is None:
             continue
         seconds, delivered = _get_waiting_time(delivery, now)
-        if seconds > said.p90 or delivered:
+        if seconds > forecast.p90 or delivered:
             forecasts += 1
-            within += delivered and seconds <= said.p90
+            within += delivered and seconds <= forecast.p90
     return ForecastAccuracy(forecasts, within)
 
 
 def _choose_deliveries(deliveries: Sequence[PastDelivery], now: float) -> Sequence[PastDelivery]:
     """Return the newest deliveries. If there are enough at this time of day, return only these."""
-    known = sorted(
+    known_deliveries = sorted(
         (delivery for delivery in deliveries if delivery.begun <= now),
         key=lambda delivery: -delivery.begun,
     )
     near = [
         delivery
-        for delivery in known
+        for delivery in known_deliveries
         if _compute_day_difference(delivery.begun, now) <= TIME_OF_DAY_DISTANCE_S
     ]
-    return (near if len(near) >= SAME_HOUR_PACKAGES_MIN else known)[:PACKAGES_USED_MAX]
+    return (near if len(near) >= SAME_HOUR_PACKAGES_MIN else known_deliveries)[:PACKAGES_USED_MAX]
 
 
 def _compute_day_difference(first_time: float, second_time: float) -> float:
@@ -152,8 +152,8 @@ def _compute_shares(deliveries: Sequence[PastDelivery], now: float) -> list[tupl
     """
     # If times are equal, count deliveries first.
     ends = sorted(
-        (seconds, not done)
-        for seconds, done in (_get_waiting_time(delivery, now) for delivery in deliveries)
+        (seconds, not is_delivered)
+        for seconds, is_delivered in (_get_waiting_time(delivery, now) for delivery in deliveries)
     )
     steps, waiting = [], 1.0
     for place, (seconds, censored) in enumerate(ends):

@@ -163,7 +163,9 @@ def _of_mercator(zone: int, east: float, north: float) -> tuple[float, float]:
 def _can_be_in(zone: int, latitude: float, longitude: float) -> bool:
     near = (0.0, -_MARGIN, _MARGIN)
     return any(
-        _find_zone(latitude + up, _rotate(longitude + on)) == zone for up in near for on in near
+        _find_zone(latitude + up, _rotate(longitude + offset)) == zone
+        for up in near
+        for offset in near
     )
 
 

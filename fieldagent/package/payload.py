@@ -140,14 +140,14 @@ def _make_waypoint(item: Waypoint) -> dict[str, Any]:
 
 def describe_incident_update(update: IncidentUpdate) -> str:
     """Return an incident update as a sentence for people."""
-    who = update.by or "somebody"
-    said = {
+    person = update.by or "somebody"
+    state_texts = {
         IncidentState.OPEN: "SOS open",
-        IncidentState.SEEN: f"SOS seen by {who}",
-        IncidentState.CLOSED: f"SOS closed by {who}",
+        IncidentState.SEEN: f"SOS seen by {person}",
+        IncidentState.CLOSED: f"SOS closed by {person}",
         IncidentState.CALLED_OFF: "SOS called off",
     }[update.state]
-    return f"{said}: {update.text}" if update.text else said
+    return f"{state_texts}: {update.text}" if update.text else state_texts
 
 
 def _make_incident_update(update: IncidentUpdate) -> dict[str, Any]:

@@ -451,12 +451,12 @@ def read_one_of(
             for pointer in [f"/{kind}" for kind in kinds] or [""]
         ]
     members = {name: value for name, value in document.items() if name not in items}
-    beside = read_members(members, routing, "", faults, extra_members=items)
-    read = [_read_item(kind, document[kind], items, faults) for kind in kinds]
+    address_members = read_members(members, routing, "", faults, extra_members=items)
+    items_read = [_read_item(kind, document[kind], items, faults) for kind in kinds]
     if faults:
         raise InvalidPackage(faults)
-    beside.pop("", None)
-    return read[0], items[kinds[0]][1], beside
+    address_members.pop("", None)
+    return items_read[0], items[kinds[0]][1], address_members
 
 
 def is_sos(document: Any) -> bool:
@@ -475,8 +475,8 @@ def _read_sos(
     """Return the first readable item of an SOS, and its other readable members. If no item is
     readable, return a message with the text SOS_WITHOUT_TEXT.
     """
-    beside = {name: value for name, value in document.items() if name not in kinds}
-    routing = read_members(beside, ROUTING, "", faults, extra_members=kinds)
+    other_members = {name: value for name, value in document.items() if name not in kinds}
+    routing = read_members(other_members, ROUTING, "", faults, extra_members=kinds)
     routing.pop("", None)
     items: list[Any] = []
     if not any(document.get(kind) is not None for kind in kinds):
@@ -528,9 +528,11 @@ def read_members(
     for name, member in value.items():
         pointer = f"{at}/{name[:_NAME_SHOWN].replace('~', '~0').replace('/', '~1')}"
         if name not in members:
-            known = ", ".join([*members, *(extra_members or ())])
+            known_names = ", ".join([*members, *(extra_members or ())])
             faults.append(
-                Fault(sentence("is not a known member; known are {known}", known=known), pointer)
+                Fault(
+                    sentence("is not a known member; known are {known}", known=known_names), pointer
+                )
             )
         elif member is not None:
             try:

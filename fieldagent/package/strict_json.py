@@ -44,15 +44,15 @@ def load_document(
             sentence("the body is not UTF-8: byte {start} does not fit", start=error.start)
         ) from None
     except json.JSONDecodeError as error:
-        where = _describe_position(error.lineno, error.colno)
+        position_text = _describe_position(error.lineno, error.colno)
         raise NotJson(
-            sentence("the body is not JSON: {msg}{where}", msg=error.msg, where=where)
+            sentence("the body is not JSON: {msg}{where}", msg=error.msg, where=position_text)
         ) from None
     except ValueError as error:
         # Do not use Python's message for a number with thousands of digits, because it describes
         # how a program could allow such a number.
-        why = str(error).partition("; use sys.")[0]
-        raise NotJson(sentence("the body is not usable JSON: {error}", error=why)) from None
+        reason = str(error).partition("; use sys.")[0]
+        raise NotJson(sentence("the body is not usable JSON: {error}", error=reason)) from None
 
 
 def _is_small(text: str) -> bool:
@@ -79,7 +79,7 @@ def _check_limits(text: str, members_max: int = MEMBERS_MAX, parts_max: int = PA
     """Check the limits, counting only brackets and commas outside strings. Raises NotJson."""
     # Replace escapes by characters of the same length, so that the next quote ends a string.
     text = text.replace("\\\\", "..").replace('\\"', "..")
-    begun: list[tuple[int, str]] = []
+    open_brackets: list[tuple[int, str]] = []
     commas: list[int] = []
     at = parts = 0
     while (at := _end_of_scalars(text, at)) < len(text):
@@ -93,9 +93,9 @@ def _check_limits(text: str, members_max: int = MEMBERS_MAX, parts_max: int = PA
             )
         part = text[at]
         if part in "{[":
-            begun.append((at, "object" if part == "{" else "array"))
+            open_brackets.append((at, "object" if part == "{" else "array"))
             commas.append(0)
-            if len(begun) > DEPTH_MAX:
+            if len(open_brackets) > DEPTH_MAX:
                 raise NotJson(
                     sentence(
                         "the body is nested deeper than {most}{place}",
@@ -103,13 +103,13 @@ def _check_limits(text: str, members_max: int = MEMBERS_MAX, parts_max: int = PA
                         place=_describe_place(text, at),
                     )
                 )
-        elif part in "}]" and begun:
-            begun.pop()
+        elif part in "}]" and open_brackets:
+            open_brackets.pop()
             commas.pop()
-        elif part == "," and begun:
+        elif part == "," and open_brackets:
             commas[-1] += 1
             if commas[-1] >= members_max:
-                at, kind = begun[-1]
+                at, kind = open_brackets[-1]
                 raise NotJson(
                     sentence(
                         "more than {most} members in the {kind}{place}",

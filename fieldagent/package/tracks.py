@@ -38,7 +38,7 @@ def make_geojson(places: Sequence[PlacedPoint]) -> dict[str, Any]:
 
 def _make_feature(point: PlacedPoint) -> dict[str, Any]:
     place = point.place
-    where = [place.longitude, place.latitude]
+    coordinates = [place.longitude, place.latitude]
     properties: dict[str, Any] = {
         "sender": point.sender.id,
         "name": point.sender.name,
@@ -53,11 +53,11 @@ def _make_feature(point: PlacedPoint) -> dict[str, Any]:
             "speedOverGround": place.speed_over_ground,
             "courseOverGround": place.course_over_ground,
         }
-        where += [] if place.altitude is None else [place.altitude]
+        coordinates += [] if place.altitude is None else [place.altitude]
     return {
         "type": "Feature",
         "id": point.id,
-        "geometry": {"type": "Point", "coordinates": where},
+        "geometry": {"type": "Point", "coordinates": coordinates},
         "properties": properties,
     }
 
@@ -133,9 +133,9 @@ def _group_by_owner(places: Sequence[PlacedPoint]) -> dict[str, list[PlacedPoint
 
 
 def _make_placemark(name: str, point: PlacedPoint, notes: str | None = None) -> str:
-    words = "" if notes is None else f"<description>{_escape_text(notes)}</description>"
+    description = "" if notes is None else f"<description>{_escape_text(notes)}</description>"
     return (
-        f"<Placemark><name>{_escape_text(name)}</name>{words}"
+        f"<Placemark><name>{_escape_text(name)}</name>{description}"
         f"<TimeStamp><when>{format_timestamp(point.moment)}</when></TimeStamp>"
         f"<Point><coordinates>{_format_coordinates(point, _get_height(point))}</coordinates>"
         "</Point></Placemark>"
@@ -158,8 +158,8 @@ def _get_height(point: PlacedPoint) -> float | None:
 
 
 def _format_coordinates(point: PlacedPoint, height: float | None) -> str:
-    where = f"{point.place.longitude:.7f},{point.place.latitude:.7f}"
-    return where if height is None else f"{where},{height}"
+    coordinates = f"{point.place.longitude:.7f},{point.place.latitude:.7f}"
+    return coordinates if height is None else f"{coordinates},{height}"
 
 
 def _format_point(tag: str, point: PlacedPoint) -> str:
@@ -185,5 +185,5 @@ def _escape_text(text: str) -> str:
     """Escape a text for XML, and return it. Control characters are replaced, because XML 1.0 does
     not allow them.
     """
-    shown = (each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in text)
-    return "".join(shown).translate(_ESCAPED)
+    visible = (each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in text)
+    return "".join(visible).translate(_ESCAPED)

@@ -168,11 +168,11 @@ def _make_response(
         ("X-Content-Type-Options", "nosniff"),
         ("Referrer-Policy", "no-referrer"),
     )
-    known = request.headers.get("if-none-match", "").replace("W/", "")
-    if tag in (each.strip() for each in known.split(",")):
+    known_tag = request.headers.get("if-none-match", "").replace("W/", "")
+    if tag in (each.strip() for each in known_tag.split(",")):
         return Response(304, headers=headers)
-    read = _compress if packed else _read_content
-    content = read(package, name, early_texts, parts)
+    read_file = _compress if packed else _read_content
+    content = read_file(package, name, early_texts, parts)
     encoded = (("Content-Encoding", "gzip"),) if packed else ()
     return Response(200, content, _TYPES[name.rpartition(".")[2]], (*encoded, *headers))
 
@@ -186,8 +186,8 @@ def _read_content(package: str, name: str, early_texts: Pairs, parts: Pairs) -> 
 
         return reasons.translate_templates(name.removeprefix(_REASONS).removesuffix(".json"))
     content = read_data(package, name)
-    for text, said in early_texts:
-        content = content.replace(text.encode(), escape(said).encode())
+    for text, replacement in early_texts:
+        content = content.replace(text.encode(), escape(replacement).encode())
     return _add_texts(content, name, [each for _, each in parts]) if parts else content
 
 

@@ -33,7 +33,7 @@ def _is_pmtiles(path: Path) -> bool:
                 raise UnusableMap(f"map-file {path} is not a file: name a file")
             return file.read(len(MAGIC)) == MAGIC
     except FileNotFoundError:
-        why = f"map-file {path} does not exist: copy it there, or remove map-file"
+        reason = f"map-file {path} does not exist: copy it there, or remove map-file"
     except OSError as error:
-        why = f"map-file {path} cannot be read: {describe_reason(error)}"
-    raise UnusableMap(why)
+        reason = f"map-file {path} cannot be read: {describe_reason(error)}"
+    raise UnusableMap(reason)

@@ -82,13 +82,13 @@ def make_map_routes(
     """Return the routes of the map. `judge` decides who may see the map. If `judge` is None,
     everyone may see the map.
     """
-    about = (
+    map_facts = (
         partial(_serve_about, carried_map)
         if server is None
         else partial(_serve_about_server, server)
     )
     return [
-        Route("GET", "/api/map", about, judge),
+        Route("GET", "/api/map", map_facts, judge),
         Route("GET", "/map/{zoom}/{x}/{y}", partial(_serve_tile, carried_map), judge),
     ]
 
@@ -131,5 +131,5 @@ async def _serve_tile(
     if tile is None:
         raise Problem(404, "the map has no such tile")
     packed = (("Content-Encoding", "gzip"),) if tile.is_compressed else ()
-    kept = ("Cache-Control", "max-age=86400")
-    return Response(200, tile.content, tile.kind, (kept, *packed))
+    cache_header = ("Cache-Control", "max-age=86400")
+    return Response(200, tile.content, tile.kind, (cache_header, *packed))

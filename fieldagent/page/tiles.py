@@ -45,7 +45,7 @@ class Tile(NamedTuple):
 
 def read_picture(content: bytes) -> Tile | None:
     """Return the content as a tile, or None if it is not a picture."""
-    kinds = (kind for begin, kind in PICTURES.items() if content.startswith(begin))
+    kinds = (kind for signature, kind in PICTURES.items() if content.startswith(signature))
     return next((Tile(content, kind) for kind in kinds), None)
 
 

@@ -205,9 +205,9 @@ class GroupCommit(Generic[C]):
 
     def _run_timed(self, orders: Sequence[Order[C]]) -> float:
         """Run the orders, in a thread, and return the CPU seconds that they used."""
-        begun = time.thread_time()
+        started_at = time.thread_time()
         self._carry_out(orders)
-        return time.thread_time() - begun
+        return time.thread_time() - started_at
 
     def _carry_out(self, orders: Sequence[Order[C]]) -> None:
         """Run all orders in one transaction, in a thread. If an order raises an error, run the

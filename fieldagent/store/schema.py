@@ -62,11 +62,11 @@ class Schema:
         if version < 0:
             raise sqlite3.DatabaseError(f"no program has given it the version {version}")
         if version > self.version:
-            why = f"it has version {version}, this program knows {self.version}"
-            raise WrongVersion(LATER_VERSION_TEXT, why)
+            difference = f"it has version {version}, this program knows {self.version}"
+            raise WrongVersion(LATER_VERSION_TEXT, difference)
         if 0 < version < self.first:
-            why = f"it has version {version}, the first release has {self.first}"
-            raise WrongVersion(EARLIER_VERSION_TEXT, why)
+            difference = f"it has version {version}, the first release has {self.first}"
+            raise WrongVersion(EARLIER_VERSION_TEXT, difference)
 
     def get_upgrade_steps(self, version: int) -> str:
         """Return the SQL that upgrades a database from `version`. Version 0 means an empty

@@ -43,8 +43,8 @@ def make_unusable(path: Path, error: sqlite3.Error | OSError) -> Unusable:
     """Convert an error that is not damage into an error with a text for people."""
     if isinstance(error, WrongVersion):
         return WrittenByOtherVersion(error.describe_for(str(path)))
-    what, remedy = _describe_reason(path, error)
-    return Unusable(f"{path} cannot be used: {what}; it is not changed. {remedy}")
+    description, remedy = _describe_reason(path, error)
+    return Unusable(f"{path} cannot be used: {description}; it is not changed. {remedy}")
 
 
 def is_full(folder: Path) -> bool:

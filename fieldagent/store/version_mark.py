@@ -68,9 +68,9 @@ def write_version_header(connection: sqlite3.Connection, version: int) -> None:
 
 def has_the_tables(connection: sqlite3.Connection, schema: Schema) -> bool:
     """Return True if the database has all tables and columns of the schema's version."""
-    with closing(sqlite3.connect(":memory:")) as ours:
-        ours.executescript(schema.tables)
-        return _read_columns(ours) <= _read_columns(connection)
+    with closing(sqlite3.connect(":memory:")) as empty_database:
+        empty_database.executescript(schema.tables)
+        return _read_columns(empty_database) <= _read_columns(connection)
 
 
 def _read_columns(connection: sqlite3.Connection) -> set[tuple[str, str, str]]:

@@ -119,8 +119,8 @@ def _run_and_exit(owner: Owner, work: Callable[[], Any], pipe: int, limit_s: flo
             outcome = {"result": work()}
         except OSError as error:
             arguments = (error.errno, error.strerror) if error.errno else (str(error),)
-            named = (str(error.filename),) if error.errno and error.filename else ()
-            outcome = {"error": [*arguments, *named]}
+            file_names = (str(error.filename),) if error.errno and error.filename else ()
+            outcome = {"error": [*arguments, *file_names]}
         with open(pipe, "wb", closefd=False) as stream:
             stream.write(json.dumps(outcome).encode())
         code = 0
@@ -136,11 +136,11 @@ def _close_all_but(pipe: int) -> None:
     keeps open for later imports (`build/program.py`).
     """
     program = (re.match(r"/proc/self/fd/(\d+)", each) for each in sys.path)
-    begin = 3
-    for kept in sorted({pipe, *(int(match[1]) for match in program if match)}):
-        os.closerange(begin, kept)
-        begin = kept + 1
-    os.closerange(begin, os.sysconf("SC_OPEN_MAX"))
+    first = 3
+    for kept_descriptor in sorted({pipe, *(int(match[1]) for match in program if match)}):
+        os.closerange(first, kept_descriptor)
+        first = kept_descriptor + 1
+    os.closerange(first, os.sysconf("SC_OPEN_MAX"))
 
 
 def _switch_to_owner(owner: Owner) -> None:
@@ -156,33 +156,33 @@ def find_owner(folder: Path) -> Owner:
     Each folder on the path must belong to root or the owner, and root's folders must not be
     writable by other users. Only links that root made are followed. Raises UnsafeFolder, OSError.
     """
-    way = [*reversed(folder.absolute().parts[1:])]
+    remaining_names = [*reversed(folder.absolute().parts[1:])]
     links = 0
     here, place = os.open("/", _ONLY_NAME), Path("/")
     try:
         status = os.fstat(here)
-        while way:
-            name = way.pop()
+        while remaining_names:
+            name = remaining_names.pop()
             _require_ours(status, place, last=False)
             try:
-                there = os.open(name, _ONLY_NAME, dir_fd=here)
+                next_folder = os.open(name, _ONLY_NAME, dir_fd=here)
             except FileNotFoundError:
                 break
-            before, entry = status, os.fstat(there)
+            before, entry = status, os.fstat(next_folder)
             _require_one_owner(before, entry, place / name)
             if stat.S_ISLNK(entry.st_mode):
-                os.close(there)
+                os.close(next_folder)
                 if (links := links + 1) > LINKS_MAX:
                     raise UnsafeFolder(f"{folder}: there are too many links on the way to it")
                 target = Path(os.readlink(name, dir_fd=here))
-                way += reversed(target.parts[target.is_absolute() :])
+                remaining_names += reversed(target.parts[target.is_absolute() :])
                 if not target.is_absolute():
                     continue
-                there, place = os.open("/", _ONLY_NAME), Path()
+                next_folder, place = os.open("/", _ONLY_NAME), Path()
                 name = "/"
-                entry = os.fstat(there)
+                entry = os.fstat(next_folder)
             os.close(here)
-            here, place, status = there, place / name, entry
+            here, place, status = next_folder, place / name, entry
             if not stat.S_ISDIR(status.st_mode):
                 raise NotADirectoryError(f"{place} is not a folder")
         _require_ours(status, place, last=True)
@@ -224,7 +224,7 @@ def _get_owner(status: os.stat_result, place: Path) -> Owner:
     if uid == 0:
         return Owner(0, 0)
     try:
-        known = pwd.getpwuid(uid)
+        account = pwd.getpwuid(uid)
     except KeyError:
         if status.st_gid == 0:
             raise UnsafeFolder(
@@ -232,7 +232,7 @@ def _get_owner(status: os.stat_result, place: Path) -> Owner:
                 f" group: `chown {uid}:{uid} {place}`"
             ) from None
         return Owner(uid, status.st_gid)
-    groups = os.getgrouplist(known.pw_name, known.pw_gid)
+    groups = os.getgrouplist(account.pw_name, account.pw_gid)
     with suppress(KeyError):
         groups.append(grp.getgrnam(SERIAL_PORTS).gr_gid)
-    return Owner(uid, known.pw_gid, tuple(sorted({*groups} - {0})))
+    return Owner(uid, account.pw_gid, tuple(sorted({*groups} - {0})))

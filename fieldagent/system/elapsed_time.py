@@ -144,8 +144,8 @@ class ElapsedTime:
 
     def __init__(self, base: ClockBase | None, read_clocks: Callable[[], Reading]) -> None:
         self._look = read_clocks
-        seen = read_clocks()
-        self._begun, self._since_boot = compute_elapsed_time(base, seen), seen.since_boot
+        clocks = read_clocks()
+        self._begun, self._since_boot = compute_elapsed_time(base, clocks), clocks.since_boot
         self._offset = 0.0 if base is None else base.offset
         """Seconds to add to elapsed time to get Unix time."""
         self._told: dict[str, float] = {}
@@ -153,7 +153,7 @@ class ElapsedTime:
         since the boot."""
         self._kept: float | None = None
         """Time of the last stored state, in seconds since the boot."""
-        self._follow_clock(seen)
+        self._follow_clock(clocks)
 
     def now(self) -> float:
         """Return the elapsed time in seconds, independent of changes of the wall clock."""
@@ -170,19 +170,19 @@ class ElapsedTime:
         """Record a time from `source`, one of SOURCES_BY_RANK."""
         if not EARLIEST_TIME <= unix <= LATEST_TIME:
             return
-        seen = self._look()
-        offset = unix - self._read_elapsed(seen)
+        clocks = self._look()
+        offset = unix - self._read_elapsed(clocks)
         if abs(offset - self._told.get(source, -inf)) >= SOURCE_VARIATION_S:
             self._told[source] = offset
-            self._follow_clock(seen)
+            self._follow_clock(clocks)
 
     def get_base(self) -> ClockBase:
         """Return the state to store now. The caller calls `mark_kept` when the state is on disk."""
-        seen = self._look()
-        self._follow_clock(seen)
-        trusted = bool(self._source(seen))
+        clocks = self._look()
+        self._follow_clock(clocks)
+        trusted = bool(self._source(clocks))
         return ClockBase(
-            seen.boot, seen.since_boot, self._read_elapsed(seen), self._offset, trusted
+            clocks.boot, clocks.since_boot, self._read_elapsed(clocks), self._offset, trusted
         )
 
     def get_due_base(self) -> ClockBase | None:
@@ -204,14 +204,14 @@ class ElapsedTime:
         """Return the correct time if the system's clock is not trusted and is wrong by at least
         `CLOCK_ERROR_MAX_S`, otherwise None.
         """
-        seen = self._look()
-        source = self._source(seen)
-        if seen.source or not source:
+        clocks = self._look()
+        source = self._source(clocks)
+        if clocks.source or not source:
             return None
-        unix = self._read_elapsed(seen) + self._told[source]
-        if abs(unix - seen.wall_time) < CLOCK_ERROR_MAX_S:
+        unix = self._read_elapsed(clocks) + self._told[source]
+        if abs(unix - clocks.wall_time) < CLOCK_ERROR_MAX_S:
             return None
-        return ReportedTime(source, seen.boot, seen.since_boot, unix)
+        return ReportedTime(source, clocks.boot, clocks.since_boot, unix)
 
     def _read_elapsed(self, seen: Reading) -> float:
         return self._begun + (seen.since_boot - self._since_boot)
@@ -223,11 +223,11 @@ class ElapsedTime:
         """Return the best source that at most half of the others contradict, or '' if there is no
         such source.
         """
-        for who in filter(self._told.__contains__, SOURCES_BY_RANK):
-            others = [offset for each, offset in self._told.items() if each != who]
-            wrong = sum(abs(offset - self._told[who]) >= CONTRADICTION_S for offset in others)
+        for source in filter(self._told.__contains__, SOURCES_BY_RANK):
+            others = [offset for each, offset in self._told.items() if each != source]
+            wrong = sum(abs(offset - self._told[source]) >= CONTRADICTION_S for offset in others)
             if wrong * 2 <= len(others):
-                return who
+                return source
         return ""
 
     def _follow_clock(self, seen: Reading) -> None:

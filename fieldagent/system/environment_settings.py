@@ -42,25 +42,25 @@ def add_environment(
 
     Raises InvalidSettings with a sentence for each unknown variable and each unusable value.
     """
-    named = get_variables(environ, prefix)
-    if not named:
+    variable_by_key = get_variables(environ, prefix)
+    if not variable_by_key:
         return text
-    given = {name: environ[variable] for name, variable in named.items()}
+    value_by_key = {name: environ[variable] for name, variable in variable_by_key.items()}
     try:
-        known = {key.name: key for key in keys_of(set_pairs(text, given))}
+        key_by_name = {key.name: key for key in keys_of(set_pairs(text, value_by_key))}
     except NoProperties:
         # The later check of the whole file reports the fault.
         return text
     values: dict[str, str] = {}
     faults = []
-    for name, value in given.items():
+    for name, value in value_by_key.items():
         try:
-            setting, its_value = _parse_variable(name, value, known)
+            setting, its_value = _parse_variable(name, value, key_by_name)
             if setting in values:
                 raise WrongProperty(f"{setting} has a value from another variable: remove one")
             values[setting] = its_value
         except WrongProperty as wrong:
-            faults.append(f"{named[name]}: {wrong}")
+            faults.append(f"{variable_by_key[name]}: {wrong}")
     if faults:
         raise InvalidSettings(Path("environment"), faults)
     return set_pairs(text, values)

@@ -23,11 +23,11 @@ def replace_file(path: Path, content: bytes, *, mode: int = 0o600, group: str = 
 
     The file gets `group` if it exists and the caller may set it.
     """
-    made = path.with_name(f"{path.name}.new")
+    temporary = path.with_name(f"{path.name}.new")
     # Remove an old temporary file without opening it. A power cut or another user may have left it.
     with suppress(FileNotFoundError):
-        made.unlink()
-    file = os.open(made, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        temporary.unlink()
+    file = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     with os.fdopen(file, "wb") as stream:
         stream.write(content)
         if group:
@@ -39,7 +39,7 @@ def replace_file(path: Path, content: bytes, *, mode: int = 0o600, group: str = 
             os.fchmod(stream.fileno(), mode)
         stream.flush()
         os.fsync(stream.fileno())
-        _rename(made, path, stream.fileno())
+        _rename(temporary, path, stream.fileno())
 
 
 def rename_file(path: Path, target: Path) -> None:
@@ -104,8 +104,8 @@ def _make_slot(number: int, content: bytes) -> bytes:
 def _read_complete_slots(slots: bytes) -> list[tuple[int, bytes]]:
     """Return the number of the write and the content of each complete slot."""
     entries = []
-    for begin in (0, SLOT_BYTES):
-        slot = slots[begin : begin + SLOT_BYTES]
+    for start in (0, SLOT_BYTES):
+        slot = slots[start : start + SLOT_BYTES]
         if len(slot) == SLOT_BYTES:
             number, size, _ = _SLOT_HEAD.unpack_from(slot)
             content = slot[_SLOT_HEAD.size :][:size]

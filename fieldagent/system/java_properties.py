@@ -37,7 +37,7 @@ def format_pair(name: str, value: str) -> str:
 
 def remove_pairs(text: str, names: Collection[str]) -> str:
     """Return the text without the lines that set these names. Raises NoProperties."""
-    kept, line = "", ""
+    kept_lines, line = "", ""
     for natural in _NATURAL.findall(text):
         line += natural
         content = natural.rstrip("\r\n")
@@ -45,9 +45,9 @@ def remove_pairs(text: str, names: Collection[str]) -> str:
         if not comment and (len(content) - len(content.rstrip("\\"))) % 2:
             continue
         if not any(name in names for name, _ in read_pairs(line)):
-            kept += line
+            kept_lines += line
         line = ""
-    return kept if any(name in names for name, _ in read_pairs(line)) else kept + line
+    return kept_lines if any(name in names for name, _ in read_pairs(line)) else kept_lines + line
 
 
 def set_pairs(text: str, settings: Mapping[str, str]) -> str:

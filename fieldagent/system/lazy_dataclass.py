@@ -38,9 +38,9 @@ def _make_slotted(cls: type[Any] | None = None, /, **options: Any) -> Any:
         # Set the signature here, because otherwise the library builds the signature's text.
         worked_out.__doc__ = slotted.__doc__ or slotted.__name__
         dataclasses.dataclass(worked_out, **{**options, "slots": False})
-        kept = (attributes.keys() | _PLAIN_CLASS_NAMES) - {"__hash__"}
+        removed_names = (attributes.keys() | _PLAIN_CLASS_NAMES) - {"__hash__"}
         for name, value in vars(worked_out).items():
-            if name not in kept:
+            if name not in removed_names:
                 setattr(slotted, name, value)
         slotted.__init__(self, *values, **members)
 

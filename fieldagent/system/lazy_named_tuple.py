@@ -21,16 +21,16 @@ class _Tuple(tuple[Any, ...]):
 
     @classmethod
     def _make(cls, values: Iterable[Any]) -> Self:
-        made = tuple.__new__(cls, values)
-        if len(made) != len(cls._fields):
-            raise TypeError(f"Expected {len(cls._fields)} arguments, got {len(made)}")
-        return made
+        instance = tuple.__new__(cls, values)
+        if len(instance) != len(cls._fields):
+            raise TypeError(f"Expected {len(cls._fields)} arguments, got {len(instance)}")
+        return instance
 
     def _replace(self, /, **members: Any) -> Self:
-        made = self._make(map(members.pop, self._fields, self))
+        instance = self._make(map(members.pop, self._fields, self))
         if members:
             raise TypeError(f"Got unexpected field names: {list(members)!r}")
-        return made
+        return instance
 
     __replace__ = _replace
 

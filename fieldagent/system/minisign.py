@@ -98,12 +98,14 @@ def verify_comment(signature: Signature, keys: Iterable[TrustedKey]) -> str:
 
 def _find_key(signature: Signature, keys: Iterable[TrustedKey]) -> TrustedKey:
     """Return the trusted key of the signature. Raises NotSigned."""
-    known = list(keys)
-    key = next((each for each in known if each.id == signature.key), None)
+    trusted_keys = list(keys)
+    key = next((each for each in trusted_keys if each.id == signature.key), None)
     if key is None:
-        by = TrustedKey(signature.key, b"").format_id()
-        trusted = ", ".join(each.format_id() for each in known)
-        raise NotSigned(f"the signature is from key {by}, but this machine trusts only {trusted}")
+        signing_key = TrustedKey(signature.key, b"").format_id()
+        trusted = ", ".join(each.format_id() for each in trusted_keys)
+        raise NotSigned(
+            f"the signature is from key {signing_key}, but this machine trusts only {trusted}"
+        )
     return key
 
 
@@ -115,14 +117,14 @@ def _is_valid(signed_data: bytes, signature: bytes, key: TrustedKey) -> bool:
         (place / "signature").write_bytes(signature)
         (place / "signed").write_bytes(signed_data)
         command = ["openssl", "pkeyutl", "-verify", "-pubin", "-inkey", "key", "-rawin"]
-        done = subprocess.run(
+        process = subprocess.run(
             [*command, "-in", "signed", "-sigfile", "signature"],
             cwd=place,
             stdin=subprocess.DEVNULL,
             capture_output=True,
             timeout=60,
         )
-    return done.returncode == 0
+    return process.returncode == 0
 
 
 def _decode(line: str) -> bytes:

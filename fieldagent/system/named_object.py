@@ -46,6 +46,6 @@ def import_named_object(place: str, kind: type[T]) -> T:
         remedy = "; add the folder of this module to PYTHONPATH" if is_absent else ""
         raise WrongProperty(f"names {place}, which cannot be loaded: {error}{remedy}") from None
     if not isinstance(target, kind):
-        of = f"{kind.__module__}.{kind.__qualname__}"
-        raise WrongProperty(f"names {place}, which is not a {of}")
+        qualified_name = f"{kind.__module__}.{kind.__qualname__}"
+        raise WrongProperty(f"names {place}, which is not a {qualified_name}")
     return target

@@ -37,8 +37,8 @@ def provide_own_certificate(path: Path) -> Path:
     command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"]
     command += ["-nodes", "-days", str(VALIDITY_DAYS), "-subj", "/CN=fieldagent", "-keyout", "-"]
     try:
-        made = subprocess.run(command, capture_output=True, timeout=CREATION_MAX_S, check=True)
-        replace_file(path, made.stdout)
+        process = subprocess.run(command, capture_output=True, timeout=CREATION_MAX_S, check=True)
+        replace_file(path, process.stdout)
     except FileNotFoundError:
         raise NoCertificate("openssl is missing: apt install openssl") from None
     except subprocess.SubprocessError as error:

@@ -44,13 +44,13 @@ async def run_billed(step: Callable[[], T], limiter: trio.CapacityLimiter) -> T:
     pay, loop = get_payer(), trio.lowlevel.current_trio_token()
 
     def run() -> T:
-        begun = time.thread_time()
+        started_at = time.thread_time()
         try:
             return step()
         finally:
             # If the event loop has ended, no task is left to charge.
             with suppress(trio.RunFinishedError):
-                loop.run_sync_soon(pay, THREAD + time.thread_time() - begun)
+                loop.run_sync_soon(pay, THREAD + time.thread_time() - started_at)
 
     return await trio.to_thread.run_sync(run, limiter=limiter, abandon_on_cancel=True)
 

@@ -40,15 +40,15 @@ def get_contents(program: bytes) -> bytes:
     """Return the contents of a program in order, each as name, NUL, size in decimal, LF, content.
     Raises NoDelta if it is not a readable zip file.
     """
-    made = bytearray()
+    contents = bytearray()
     try:
         with zipfile.ZipFile(io.BytesIO(program)) as archive:
             for name in archive.namelist():
                 content = archive.read(name)
-                made += b"%s\0%d\n%s" % (name.encode(), len(content), content)
+                contents += b"%s\0%d\n%s" % (name.encode(), len(content), content)
     except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError) as wrong:
         raise NoDelta(f"the program is not a readable zip file: {wrong}") from None
-    return bytes(made)
+    return bytes(contents)
 
 
 def rebuild_program(contents: bytes) -> bytes:
@@ -56,11 +56,11 @@ def rebuild_program(contents: bytes) -> bytes:
     files, at = dict[str, bytes](), 0
     try:
         while at < len(contents):
-            named = contents.index(b"\0", at)
-            sized = contents.index(b"\n", named)
-            begin, size = sized + 1, int(contents[named + 1 : sized])
-            files[contents[at:named].decode()] = contents[begin : begin + size]
-            at = begin + size
+            name_end = contents.index(b"\0", at)
+            sized = contents.index(b"\n", name_end)
+            start, size = sized + 1, int(contents[name_end + 1 : sized])
+            files[contents[at:name_end].decode()] = contents[start : start + size]
+            at = start + size
     except ValueError as wrong:
         raise NoDelta(f"the result of the delta is not a program: {wrong}") from None
     return make_zip(files)
@@ -68,14 +68,14 @@ def rebuild_program(contents: bytes) -> bytes:
 
 def make_zip(files: Mapping[str, bytes]) -> bytes:
     """Return these files as a zip file that Python can run."""
-    made = io.BytesIO()
-    made.write(SHEBANG)
-    with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
+    archive_bytes = io.BytesIO()
+    archive_bytes.write(SHEBANG)
+    with zipfile.ZipFile(archive_bytes, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
         for name, content in files.items():
-            about = zipfile.ZipInfo(name)
-            about.external_attr = MODE
-            archive.writestr(about, content, zipfile.ZIP_DEFLATED)
-    return made.getvalue()
+            entry = zipfile.ZipInfo(name)
+            entry.external_attr = MODE
+            archive.writestr(entry, content, zipfile.ZIP_DEFLATED)
+    return archive_bytes.getvalue()
 
 
 def make_delta_name(program: str, now: bytes) -> str:

@@ -63,8 +63,8 @@ def make_choice_reader(*words: str) -> Callable[[str], str]:
 
     def read(value: str) -> str:
         if value not in words:
-            shown = f"{', '.join(words[:-1])} or {words[-1]}" if words[1:] else words[0]
-            raise WrongProperty(f"must be {shown}, not {value!r}")
+            choices = f"{', '.join(words[:-1])} or {words[-1]}" if words[1:] else words[0]
+            raise WrongProperty(f"must be {choices}, not {value!r}")
         return value
 
     return read
@@ -76,13 +76,13 @@ def make_choices_reader(*words: str) -> Callable[[str], frozenset[str]]:
     """
 
     def read(value: str) -> frozenset[str]:
-        asked = frozenset(value.split())
-        if asked == {"none"}:
+        chosen_words = frozenset(value.split())
+        if chosen_words == {"none"}:
             return frozenset()
-        if not asked <= {*words}:
+        if not chosen_words <= {*words}:
             rule = f"must be some of {', '.join(words)}, with spaces between, or none"
             raise WrongProperty(f"{rule}, not {value!r}")
-        return asked
+        return chosen_words
 
     return read
 
@@ -198,7 +198,7 @@ def read(
 
     Raises InvalidSettings if the text is not a properties file.
     """
-    known = {key.name: key for key in keys}
+    key_by_name = {key.name: key for key in keys}
     values: dict[str, Any] = {key.attribute: key.default for key in keys}
     faults = []
     try:
@@ -209,17 +209,17 @@ def read(
     times = Counter(name for name, _ in entries)
     faults += [f"{name} is set {times[name]} times: keep one" for name in pairs if times[name] > 1]
     for name, value in pairs.items():
-        if name not in known:
+        if name not in key_by_name:
             extension = absent_extension(name)
             faults.append(
                 f"{name} belongs to the extension {extension}, which this program does not have:"
                 " install a program that has it, or remove the line"
                 if extension
-                else describe_unknown_setting(name, known)
+                else describe_unknown_setting(name, key_by_name)
             )
             continue
         try:
-            values[known[name].attribute] = known[name].read(value)
+            values[key_by_name[name].attribute] = key_by_name[name].read(value)
         except WrongProperty as wrong:
             faults.append(f"{name} {wrong}")
     return values, pairs, faults

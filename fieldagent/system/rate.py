@@ -46,9 +46,9 @@ class Rate:
         and the seconds until the next call is allowed.
         """
         interval = 60.0 / self.per_minute
-        begin = max(tat, now)
-        wait = begin - (self.burst - 1) * interval - now
-        return (begin + interval, 0.0) if wait <= 1e-6 else (tat, wait)
+        start = max(tat, now)
+        wait = start - (self.burst - 1) * interval - now
+        return (start + interval, 0.0) if wait <= 1e-6 else (tat, wait)
 
 
 def format_retry_after(seconds: float) -> str:

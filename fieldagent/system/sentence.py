@@ -29,9 +29,9 @@ def sentence(form: str, /, **values: object) -> Sentence:
     """Return a Sentence made from the template `form`, with `values` in its placeholders, such as
     {name}.
     """
-    made = Sentence(_fill_in(form, {name: str(value) for name, value in values.items()}))
-    made.form, made.values = form, values
-    return made
+    filled_in = Sentence(_fill_in(form, {name: str(value) for name, value in values.items()}))
+    filled_in.form, filled_in.values = form, values
+    return filled_in
 
 
 def join_sentences(sentences: Sequence[Sentence]) -> Sentence:

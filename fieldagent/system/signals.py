@@ -64,11 +64,11 @@ def _ignore(numbers: tuple[signal.Signals, ...]) -> None:
     """Ignore the signals from now on. If a signal arrives during this call, Python reports an
     unraisable error (`PyErr_CheckSignals`), which is suppressed.
     """
-    tell = sys.unraisablehook
+    earlier_hook = sys.unraisablehook
 
     def report_faults(fault: sys.UnraisableHookArgs) -> None:
         if not (isinstance(fault.exc_value, OSError) and str(fault.exc_value).endswith(RACE_TEXT)):
-            tell(fault)
+            earlier_hook(fault)
 
     sys.unraisablehook = report_faults
     for number in numbers:

@@ -164,7 +164,7 @@ def describe_error(error: BaseException) -> str:
 
 def _describe_one_error(error: BaseException) -> str:
     frames = traceback.extract_tb(error.__traceback__)
-    ours = [frame for frame in frames if "fieldagent/" in frame.filename]
-    where = [f"{frame.filename.rpartition('/')[2]}:{frame.lineno}" for frame in ours[-1:]]
-    said = " ".join(str(error).split())[:TEXT_MAX]
-    return " at ".join([": ".join(filter(None, [type(error).__name__, said])), *where])
+    own_frames = [frame for frame in frames if "fieldagent/" in frame.filename]
+    places = [f"{frame.filename.rpartition('/')[2]}:{frame.lineno}" for frame in own_frames[-1:]]
+    error_text = " ".join(str(error).split())[:TEXT_MAX]
+    return " at ".join([": ".join(filter(None, [type(error).__name__, error_text])), *places])

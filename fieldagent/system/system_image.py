@@ -108,7 +108,7 @@ def _is_digest(text: str) -> bool:
 
 def encode_image(image: SystemImage) -> bytes:
     """Return the list of an image's pieces for `decode_image`, as JSON with a final line feed."""
-    said = {
+    document = {
         "format": FORMAT,
         **image.name._asdict(),
         "size": image.size,
@@ -116,7 +116,7 @@ def encode_image(image: SystemImage) -> bytes:
         "before_size": image.before_size,
         "pieces": image.pieces,
     }
-    return json.dumps(said, indent=0).encode() + b"\n"
+    return json.dumps(document, indent=0).encode() + b"\n"
 
 
 def make_pieces_folder(name: str) -> str:
@@ -135,15 +135,15 @@ def read_around(read: Read, size: int, number: int) -> bytes:
     """Return the old system's data at the place of a piece, with one piece before and one after it,
     because files move at most that far between two builds.
     """
-    begin = max(0, number - 1) * PIECE
+    start = max(0, number - 1) * PIECE
     end = min(size, (number + 2) * PIECE)
-    return read(begin, end - begin) if begin < end else b""
+    return read(start, end - start) if start < end else b""
 
 
 def read_in_pieces(read: Read, size: int) -> Iterator[bytes]:
     """Yield `size` bytes of `read` in pieces of PIECE bytes. The last piece may be shorter."""
-    for begin in range(0, size, PIECE):
-        yield read(begin, min(PIECE, size - begin))
+    for start in range(0, size, PIECE):
+        yield read(start, min(PIECE, size - start))
 
 
 def digest(content: bytes) -> str:

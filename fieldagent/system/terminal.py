@@ -60,10 +60,10 @@ def format_lines(text: str, stream: int = 1) -> str:
     """Return our own lines for the file descriptor `stream`: escaped, and with words for a state in
     colour.
     """
-    shown = escape_lines(text)
+    escaped = escape_lines(text)
     if not has_colours(stream):
-        return _MARKED_TEXT.sub(r"\2", shown)
-    return _MARKED_TEXT.sub(lambda match: f"{_SGR[match[1]]}{match[2]}\x1b[0m", shown)
+        return _MARKED_TEXT.sub(r"\2", escaped)
+    return _MARKED_TEXT.sub(lambda match: f"{_SGR[match[1]]}{match[2]}\x1b[0m", escaped)
 
 
 def has_colours(stream: int) -> bool:

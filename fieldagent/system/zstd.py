@@ -41,11 +41,11 @@ def _open_zstd(content: bytes, reference: bytes | None, *words: str) -> bytes:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "given").write_bytes(content)
-        there = []
+        libraries = []
         if reference is not None:
             (folder / "before").write_bytes(reference)
-            there = ["--patch-from=before"]
-        command = ["zstd", "-q", *there, *words, WINDOW, "given", "-o", "made"]
+            libraries = ["--patch-from=before"]
+        command = ["zstd", "-q", *libraries, *words, WINDOW, "given", "-o", "made"]
         try:
             subprocess.run(
                 command,

@@ -58,8 +58,8 @@ class CobsDeframer:
 
     def receive_data(self, data: bytes) -> Iterator[bytes]:
         """Yield the coded frames that these bytes complete. Empty frames are skipped."""
-        *ended, rest = data.split(DELIMITER)
-        for piece in ended:
+        *complete_frames, rest = data.split(DELIMITER)
+        for piece in complete_frames:
             self._append_bounded(piece)
             coded, self._coded = bytes(self._coded), bytearray()
             if len(coded) > self._limit:

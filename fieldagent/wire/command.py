@@ -339,12 +339,12 @@ def parse_command(arguments: Sequence[str]) -> RemoteCommand:
     """Return the command that a person has written. Raises NotACommand."""
     verb = VERB_BY_NAME.get(arguments[0]) if arguments else None
     if verb is None:
-        known = ", ".join(VERB_BY_NAME)
+        known_verbs = ", ".join(VERB_BY_NAME)
         raise NotACommand(
             sentence(
                 "{value} is not a command: use {known}",
                 value=repr(arguments[0] if arguments else ""),
-                known=known,
+                known=known_verbs,
             )
         )
     try:
@@ -360,10 +360,10 @@ def format_command(command: RemoteCommand) -> str:
         return f"command {command.verb}"
     # Signed settings also have a name and a signature as arguments. Leave these out.
     signed = len(command.arguments) > 1 and verb.name == "set"
-    shown = str(command.arguments[1]).split("\n") if signed else command.arguments
-    arguments = [str(each) for each in shown if not isinstance(each, bytes)]
+    shown_arguments = str(command.arguments[1]).split("\n") if signed else command.arguments
+    arguments = [str(each) for each in shown_arguments if not isinstance(each, bytes)]
     if verb.name == "update":
-        arguments = [each.hex() for each in shown if isinstance(each, bytes)]
+        arguments = [each.hex() for each in shown_arguments if isinstance(each, bytes)]
     fixed = [verb.argument_form] if verb.argument_form.islower() else []
     return " ".join([verb.name, *fixed, *arguments])
 

@@ -408,8 +408,10 @@ def _read_addressed_entry(entry: Entry, target: Any, flag: Any = None, author: A
         raise RemoteProtocolError("an entry without an item has an addressee")
     if flag is not None and not (is_int(flag) and flag in (0, 1)):
         raise RemoteProtocolError("asks for an unknown receipt")
-    whom, whose = (None if each is None else _read_person(each) for each in (target, author))
-    return replace(entry, to=whom, wants_receipt=bool(flag), author=whose)
+    target_person, author_person = (
+        None if each is None else _read_person(each) for each in (target, author)
+    )
+    return replace(entry, to=target_person, wants_receipt=bool(flag), author=author_person)
 
 
 def _read_person(value: Any) -> Person:
@@ -448,15 +450,15 @@ def _encode_packed(entries: Sequence[Entry], base: int) -> list[list[Any]]:
     several = 1 < len(fixes) <= COUNT_MAX
     ordered = sorted(fixes.items(), key=lambda each: (each[1].sequence, each[1].time))
     track = dict(ordered) if several else {}
-    written = []
+    packed_fields = []
     for at, entry in enumerate(entries):
         if at not in track:
-            written.append(_encode_entry(entry, base, is_packed=not entry.sos))
+            packed_fields.append(_encode_entry(entry, base, is_packed=not entry.sos))
         elif at == next(iter(fixes)):
             first, *_ = together = [*track.values()]
             members = [first.sequence, first.time - base, encode_track(together)]
-            written.append([2, *members])
-    return written
+            packed_fields.append([2, *members])
+    return packed_fields
 
 
 def _encode_entry(entry: Entry, base: int, *, is_packed: bool = False) -> list[Any]:
@@ -488,19 +490,19 @@ def _read_entry(entry: Any, base: int) -> Entry:
         raise RemoteProtocolError("has no sequence number")
     try:
         if kind in _UNTIMED_KINDS:
-            said = _UNTIMED_KINDS[kind][1](*rest)
+            content = _UNTIMED_KINDS[kind][1](*rest)
             # The time distinguishes a Report from an earlier Report with the same contents.
-            return Entry(sequence, said, base if isinstance(said, Report) else EPOCH)
+            return Entry(sequence, content, base if isinstance(content, Report) else EPOCH)
         if kind & ~SOS not in _TIMED_KINDS:
             raise RemoteProtocolError(f"kind {kind} is unknown")
         delta, *members = rest
         expect(is_in_range(delta), "a time")
-        read = _TIMED_KINDS[kind & ~SOS][1]
+        read_content = _TIMED_KINDS[kind & ~SOS][1]
         if not kind & SOS:
-            return Entry(sequence, read(base + delta, *members), base + delta)
+            return Entry(sequence, read_content(base + delta, *members), base + delta)
         back, *members = members
         expect(is_in_range(back, minimum=0), "number of the incident")
-        return Entry(sequence, read(base + delta, *members), base + delta, True, back)
+        return Entry(sequence, read_content(base + delta, *members), base + delta, True, back)
     except (TypeError, ValueError, OverflowError) as error:
         raise RemoteProtocolError(f"kind {kind} is damaged: {error}") from error
 
@@ -516,8 +518,8 @@ def _encode_ack(content: Ack) -> list[Any]:
 
 
 def _encode_introduction(content: Introduction) -> list[Any]:
-    who = content.identity
-    return [who.id, who.name, who.type, who.email, who.account]
+    identity = content.identity
+    return [identity.id, identity.name, identity.type, identity.email, identity.account]
 
 
 def _trim(members: list[Any]) -> list[Any]:
@@ -544,8 +546,8 @@ def _read_ack(station: Any, count: Any, bitmap: Any, reach: Any = None, missing:
     expect(isinstance(stations, list) and len(stations) <= MISSING_STATIONS_MAX, "stations beyond")
     expect(all(is_in_range(each, minimum=1) for each in stations), "stations beyond")
     if is_int(count) and count == 0:
-        arrived, digest = decode_bitmap(read_bytes(bitmap), 0)
-        return Ack(station, 0, arrived, digest=digest)
+        arrived_offsets, digest = decode_bitmap(read_bytes(bitmap), 0)
+        return Ack(station, 0, arrived_offsets, digest=digest)
     report = _read_report(count, bitmap)
     # Check the type, because in Python True equals 1, the value of AT_GATEWAY.
     by_hub = reach is True

@@ -99,7 +99,7 @@ def encode_short(parts: EnvelopeParts, key: bytes | None) -> bytes | None:
         contents.append(_encode_content(each, _encode_step(each.number, last.number)))
     if any(len(each) > _LENGTH_MAX for each in contents):
         return None
-    head = bytes([_SHORT_FORM_BITS | sum(flag for flag, on in flags.items() if on)])
+    head = bytes([_SHORT_FORM_BITS | sum(flag for flag, is_set in flags.items() if is_set)])
     head += parts.base.to_bytes(_BASE_BYTES) + (cbor2.dumps(parts.origin) if parts.origin else b"")
     plain = head + b"".join(_encode_length(len(each)) + each for each in contents)
     return plain if key is None else plain + tag(plain, key)
@@ -120,11 +120,11 @@ def _split_entry(entry: Sequence[Any]) -> _Entry:
 
 def _encode_content(entry: _Entry, number: bytes, *, at_base: bool = False) -> bytearray:
     elements = entry.elements
-    bare = len(elements) == 2 and isinstance(elements[1], bytes)
-    members = elements[at_base : 1 if bare else None]
-    content = bytearray([entry.kind | bare * _BARE]) + number
+    is_plain = len(elements) == 2 and isinstance(elements[1], bytes)
+    members = elements[at_base : 1 if is_plain else None]
+    content = bytearray([entry.kind | is_plain * _BARE]) + number
     content += cbor2.dumps(entry.address) if entry.address else b""
-    return content + b"".join(map(cbor2.dumps, members)) + (elements[1] if bare else b"")
+    return content + b"".join(map(cbor2.dumps, members)) + (elements[1] if is_plain else b"")
 
 
 def _encode_step(number: int, previous: int) -> bytes:
@@ -163,15 +163,15 @@ def _read_short(body: bytes) -> EnvelopeParts:
 
 def _split_contents(data: bytes, offset: int) -> Iterator[bytes]:
     """Yield each entry without its length."""
-    more = True
-    while more:
+    has_more = True
+    while has_more:
         two = data[offset : offset + 1] >= bytes([_TWO_BYTES])
         length, offset = _read_whole_number(data, offset, 2 if two else 1)
         length &= _LENGTH_MAX
         if not 0 < length <= len(data) - offset:
             raise RemoteProtocolError("a short form that ends in the middle of an entry")
         yield data[offset : offset + length]
-        more = bool(data[offset] & _MORE)
+        has_more = bool(data[offset] & _MORE)
         offset += length
     if offset < len(data):
         raise RemoteProtocolError(f"a short form with {len(data) - offset} bytes behind it")

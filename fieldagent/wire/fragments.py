@@ -43,10 +43,10 @@ def add_checksum(envelope: bytes) -> bytes:
 
 def cut_into_fragments(envelope: bytes, count: int) -> list[Fragment]:
     """Split an envelope into `count` fragments, for any channel."""
-    whole = add_checksum(envelope)
+    envelope_with_checksum = add_checksum(envelope)
     # Use equal sizes, so that the last fragment is not a message of a few bytes.
-    size = -(-len(whole) // count)
-    slices = [whole[i * size : (i + 1) * size] for i in range(count)]
+    size = -(-len(envelope_with_checksum) // count)
+    slices = [envelope_with_checksum[i * size : (i + 1) * size] for i in range(count)]
     return [Fragment(index, count, piece) for index, piece in enumerate(slices)]
 
 
@@ -92,13 +92,13 @@ def reassemble(sequence: int, count: int, slices: Mapping[int, bytes]) -> Reasse
     if len(slices) < count:
         return None
     envelope = join(slices)
-    read = decode(envelope)
+    decoded = decode(envelope)
     return ReassembledItem(
         envelope,
         # Refuse fragments inside fragments, because a peer could cause a recursion with them.
-        [entry for entry in read.entries if not isinstance(entry.content, Fragment)],
+        [entry for entry in decoded.entries if not isinstance(entry.content, Fragment)],
         [Entry(sequence, Fragment(index, count, slice_)) for index, slice_ in slices.items()],
-        list(read.not_understood),
+        list(decoded.not_understood),
     )
 
 
@@ -106,8 +106,8 @@ def join(slices: Mapping[int, bytes]) -> bytes:
     """Join the payloads of all fragments into the envelope. Raises RemoteProtocolError if they do
     not fit together.
     """
-    whole = b"".join(slices[index] for index in sorted(slices))
-    envelope, guard = whole[:-_SUM_BYTES], whole[-_SUM_BYTES:]
+    joined = b"".join(slices[index] for index in sorted(slices))
+    envelope, guard = joined[:-_SUM_BYTES], joined[-_SUM_BYTES:]
     if zlib.crc32(envelope).to_bytes(_SUM_BYTES) != guard:
         raise RemoteProtocolError("the fragments do not belong together: wrong CRC-32")
     return envelope

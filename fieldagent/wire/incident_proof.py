@@ -41,5 +41,5 @@ def is_proved(update: IncidentUpdate, keys: Iterable[bytes]) -> bool:
 
 
 def _compute_proof(update: IncidentUpdate, key: bytes) -> bytes:
-    said = cbor2.dumps([update.incident, update.state.value, update.by, update.text])
-    return hmac.digest(key, said, "sha256")[:TAG_BYTES]
+    proved_text = cbor2.dumps([update.incident, update.state.value, update.by, update.text])
+    return hmac.digest(key, proved_text, "sha256")[:TAG_BYTES]

@@ -34,9 +34,11 @@ def decode_incident_update(
     expect(is_in_range(state, minimum=0, maximum=len(_STATES_BY_NUMBER) - 1), "word known here")
     expect(station is None or is_in_range(station, minimum=1), "station")
     expect(proof is None or len(read_bytes(proof)) == TAG_BYTES, "proof of 8 bytes")
-    who = "" if person is None else read_text(person)
-    what = "" if text is None else decode_text(text)
-    return IncidentUpdate(incident, _STATES_BY_NUMBER[state], station or 0, who, what, proof or b"")
+    person_name = "" if person is None else read_text(person)
+    update_text = "" if text is None else decode_text(text)
+    return IncidentUpdate(
+        incident, _STATES_BY_NUMBER[state], station or 0, person_name, update_text, proof or b""
+    )
 
 
 def encode_incident_update(update: IncidentUpdate) -> list[Any]:

@@ -85,8 +85,8 @@ def verify(token: str, key: PublicKey) -> dict[str, Any]:
     except ValueError as error:
         raise RemoteProtocolError(f"not a JSON Web Token: {error}") from None
     if algorithm != "RS256":
-        named = str(algorithm)[:20]
-        raise RemoteProtocolError(f"the token is signed with {named!r}, not with RS256")
+        algorithm_name = str(algorithm)[:20]
+        raise RemoteProtocolError(f"the token is signed with {algorithm_name!r}, not with RS256")
     if len(_decode(signature)) != key.size or signed >= key.modulus:
         raise RemoteProtocolError("the token's signature has another length")
     block = pow(signed, key.exponent, key.modulus).to_bytes(key.size, "big")

@@ -159,8 +159,8 @@ class Keepalive:
             return
         self._answered = 0
         self._alike = [*(cut for cut in self._alike if cut.equals(broken)), broken]
-        known = self.cut is not None and self.cut.equals(broken)
-        if known or len(self._alike) >= (2 if broken.exact else 3):
+        is_same_cut = self.cut is not None and self.cut.equals(broken)
+        if is_same_cut or len(self._alike) >= (2 if broken.exact else 3):
             self.cut, self._learnt, self._alike = broken, now, []
             if self._adapts:
                 self.interval = min(self.interval, self._find_lower_step(broken))
@@ -173,16 +173,17 @@ class Keepalive:
         """Return a text for people about the network path, or '' if there is nothing to report."""
         if self.cut is None:
             return ""
-        when = "after" if self.cut.exact else "within"
+        preposition = "after" if self.cut.exact else "within"
         idle = f"{self.cut.idle:.0f}"
         if self.interval < self.cut.idle:
-            every = f"{self.interval:.0f}"
+            interval_text = f"{self.interval:.0f}"
             return (
-                f"something in the network cuts idle links {when} {idle} s: tested every {every} s"
+                f"something in the network cuts idle links {preposition} {idle} s:"
+                f" tested every {interval_text} s"
             )
         lower = f"{self._find_lower_step(self.cut):.0f}"
         return (
-            f"something in the network cuts idle links {when} {idle} s: remove "
+            f"something in the network cuts idle links {preposition} {idle} s: remove "
             f"cellular-ping, or set it to"
             f" {lower}"
         )

@@ -75,8 +75,8 @@ class KissDeframer:
         """Yield the frames that end in these bytes. The bytes after the last FEND are kept for the
         next call. Empty frames are skipped.
         """
-        *ended, rest = data.split(b"\xc0")
-        for piece in ended:
+        *complete_frames, rest = data.split(b"\xc0")
+        for piece in complete_frames:
             self._append_bounded(piece)
             raw, self._raw = bytes(self._raw), bytearray()
             if not raw:

@@ -116,8 +116,10 @@ def describe_throttling(bits: int) -> tuple[list[str], list[str]]:
     """Return two lists of texts from THROTTLING: for the flags that are set now, and for the flags
     that were set since the start.
     """
-    now = [words for bit, words in THROTTLING.items() if bits & bit]
-    before = [words for bit, words in THROTTLING.items() if bits >> SINCE_BOOT & bit]
+    now = [throttling_words for bit, throttling_words in THROTTLING.items() if bits & bit]
+    before = [
+        throttling_words for bit, throttling_words in THROTTLING.items() if bits >> SINCE_BOOT & bit
+    ]
     return now, before
 
 

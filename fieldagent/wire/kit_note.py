@@ -108,10 +108,10 @@ class KitReport:
             None if settings is None else settings.make_row(),
         ]
         modems = [[each.channel, each.signal, each.battery] for each in self.modems]
-        later = [None if program is None else program.make_row(), self.installed, modems]
-        while later and not later[-1]:
-            later.pop()
-        return cbor2.dumps(members + later)
+        later_fields = [None if program is None else program.make_row(), self.installed, modems]
+        while later_fields and not later_fields[-1]:
+            later_fields.pop()
+        return cbor2.dumps(members + later_fields)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,8 +125,8 @@ class SettingsOffer:
 
     def encode(self) -> bytes:
         """Return the note as CBOR."""
-        by = [True] if self.by_satellite else []
-        return cbor2.dumps([NoteKind.OFFER, self.text, self.signature, *by])
+        options = [True] if self.by_satellite else []
+        return cbor2.dumps([NoteKind.OFFER, self.text, self.signature, *options])
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,10 +162,10 @@ class DirectoryEntry:
 
     def make_row(self) -> list[object]:
         """Return the entry as an element of a Directory. Empty members at the end are left out."""
-        more = [list(self.handles), list(self.members)]
-        while more and not more[-1]:
-            more.pop()
-        return [KINDS.index(self.kind), self.number, self.name, *more]
+        later_fields = [list(self.handles), list(self.members)]
+        while later_fields and not later_fields[-1]:
+            later_fields.pop()
+        return [KINDS.index(self.kind), self.number, self.name, *later_fields]
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,8 +226,8 @@ def decode(body: bytes) -> Note | None:
     items = strict_cbor.decode_single(body)
     if not isinstance(items, list) or not items or type(items[0]) is not int:
         raise RemoteProtocolError("a note is not an array that starts with its kind")
-    read = _READERS.get(items[0])
-    return None if read is None else read(items)
+    read_note = _READERS.get(items[0])
+    return None if read_note is None else read_note(items)
 
 
 def _report(items: list[Any]) -> KitReport:

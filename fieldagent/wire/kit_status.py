@@ -101,13 +101,13 @@ def format_lines(status: KitStatus) -> list[str]:
         for name, state, bars in zip(LINKS, status.links, status.signals, strict=True)
         if state != STATES[0]
     ]
-    left = "" if status.credits_left is None else f", {status.credits_left} left"
+    credits_text = "" if status.credits_left is None else f", {status.credits_left} left"
     return [
         "; ".join([f"version {version}", disk, *warmth, *supply]),
         f"agent up {format_span(status.uptime)}, machine up {format_span(status.machine_uptime)},"
         f" {status.starts} starts of the agent",
         f"{'; '.join(links) or 'no link is configured'}; {status.queued} Packages wait",
-        f"credits today {status.credits_today}{left}; clock set by {status.clock}",
+        f"credits today {status.credits_today}{credits_text}; clock set by {status.clock}",
         f"{status.dead_letters} dead letters, {status.faults} parts down"
         + ("; IN TROUBLE: see its log" if status.trouble else ""),
     ]
@@ -153,21 +153,21 @@ def decode(body: bytes) -> KitStatus:
     """Decode a kit's status. Raises RemoteProtocolError."""
     if len(body) < _BODY.size or body[0] != FORM:
         raise RemoteProtocolError("a kit's status has an unknown format")
-    _, a, b, c, since, free, used, degrees, volts, up, machine, starts, *rest = _BODY.unpack(
+    _, a, b, c, since, free, used_share, degrees, volts, up, machine, starts, *rest = _BODY.unpack(
         body[: _BODY.size]
     )
-    *links, queued, credit, left, clock, letters, faults = rest
+    *links, queued, credit, credits_left, clock, letters, faults = rest
     if clock >= len(CLOCKS) or any(each >> 4 >= len(STATES) for each in links):
         raise RemoteProtocolError("a kit's status has an unknown value")
     bars = [None if each & 15 == _NO_BARS else each & 15 for each in links]
-    if used > 100 or any(each is not None and each > BARS_MAX for each in bars):
+    if used_share > 100 or any(each is not None and each > BARS_MAX for each in bars):
         raise RemoteProtocolError("a kit's status has more than 100 %, or more than 5 bars")
     states = [STATES[each >> 4] for each in links]
     return KitStatus(
         (a, b, c),
         since,
         free * DISK_UNIT,
-        used,
+        used_share,
         None if degrees == _UNKNOWN_DEGREES else degrees,
         None if volts == _NO_SHORT else volts,
         int.from_bytes(up) * 60,
@@ -177,7 +177,7 @@ def decode(body: bytes) -> KitStatus:
         (bars[0], bars[1], bars[2]),
         queued,
         credit,
-        None if left == _NO_SHORT else left,
+        None if credits_left == _NO_SHORT else credits_left,
         CLOCKS[clock],
         letters,
         faults & 127,

@@ -55,9 +55,9 @@ class LengthDeframer:
 
     def _find_frame(self, head: int) -> bool:
         """Drop the bytes before a frame, and return True if the frame's head is complete."""
-        begins = self._raw.find(self._mark)
-        if begins < 0:
+        frame_start = self._raw.find(self._mark)
+        if frame_start < 0:
             # Keep the last byte, because it may be the first half of the mark.
-            begins = len(self._raw) - self._raw.endswith(self._mark[:1])
-        del self._raw[:begins]
+            frame_start = len(self._raw) - self._raw.endswith(self._mark[:1])
+        del self._raw[:frame_start]
         return len(self._raw) >= head

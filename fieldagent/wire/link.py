@@ -150,10 +150,17 @@ class IpLink:
 
     def make_hello(self) -> bytes:
         """Return the first message to send."""
-        ours = self._hello
-        known = [ours.lowest, ours.highest, ours.features, ours.size, ours.window, ours.silence]
-        named = [ours.journal] if ours.journal else []
-        return cbor2.dumps([LinkKind.HELLO, *known, *named])
+        own_hello = self._hello
+        hello_fields = [
+            own_hello.lowest,
+            own_hello.highest,
+            own_hello.features,
+            own_hello.size,
+            own_hello.window,
+            own_hello.silence,
+        ]
+        journal_field = [own_hello.journal] if own_hello.journal else []
+        return cbor2.dumps([LinkKind.HELLO, *hello_fields, *journal_field])
 
     @property
     def free(self) -> int:

@@ -397,19 +397,19 @@ def decode_text(content: bytes) -> CompanionText:
         return _read_direct(body, snr)
     if kind in (CompanionMessage.CHANNEL_TEXT, CompanionMessage.OLD_CHANNEL_TEXT):
         _is_long_enough(body, _CHANNEL_TEXT.size)
-        index, path, how, time = _CHANNEL_TEXT.unpack_from(body)
+        index, path, text_kind, time = _CHANNEL_TEXT.unpack_from(body)
         text = _read_text(body[_CHANNEL_TEXT.size :])
-        return CompanionText(b"", index, time, text, how, _read_hops(path), snr)
+        return CompanionText(b"", index, time, text, text_kind, _read_hops(path), snr)
     raise RemoteProtocolError(f"a message is of kind {kind}")
 
 
 def _read_direct(body: bytes, snr: float | None) -> CompanionText:
     _is_long_enough(body, _TEXT.size)
-    sender, path, how, time = _TEXT.unpack_from(body)
+    sender, path, text_kind, time = _TEXT.unpack_from(body)
     rest = body[_TEXT.size :]
-    if how == TextType.SIGNED:
+    if text_kind == TextType.SIGNED:
         rest = rest[4:]
-    return CompanionText(sender, None, time, _read_text(rest), how, _read_hops(path), snr)
+    return CompanionText(sender, None, time, _read_text(rest), text_kind, _read_hops(path), snr)
 
 
 def encode_text(message: CompanionText) -> bytes:
@@ -480,8 +480,8 @@ def is_private(channel: CompanionChannel) -> bool:
 def describe_error(content: bytes) -> str:
     """Return the reason of a refusal, as the end of a sentence about a radio."""
     code = content[1] if len(content) > 1 else 0
-    known = code in set(CompanionError)
-    return ERRORS[CompanionError(code)] if known else f"it reports error {code}"
+    is_known = code in set(CompanionError)
+    return ERRORS[CompanionError(code)] if is_known else f"it reports error {code}"
 
 
 LPP_SIZES = {0x65: 2, 0x66: 1, 0x67: 2, 0x68: 1, 0x73: 2, 0x74: 2, 0x75: 2, 0x78: 1, 0x88: 9}
@@ -525,8 +525,8 @@ def decode_send_text(body: bytes) -> tuple[bytes, str, int, int]:
     RemoteProtocolError.
     """
     _is_long_enough(body, _SEND_TEXT.size)
-    _, attempt, time, to = _SEND_TEXT.unpack_from(body)
-    return to, _read_text(body[_SEND_TEXT.size :]), time, attempt
+    _, attempt, time, recipient = _SEND_TEXT.unpack_from(body)
+    return recipient, _read_text(body[_SEND_TEXT.size :]), time, attempt
 
 
 def decode_send_channel_text(body: bytes) -> tuple[int, str, int]:

@@ -336,20 +336,20 @@ class NodeLink:
     # Functions that encode.
 
     def _greet_peer(self, flags: int) -> None:
-        ours = self.hello
+        own_hello = self.hello
         self._write(
             NodeKind.HELLO,
             flags,
             0,
             [
-                ours.lowest,
-                ours.highest,
-                ours.boot,
-                ours.window,
-                ours.packet_bytes,
-                ours.features,
-                ours.node,
-                ours.firmware,
+                own_hello.lowest,
+                own_hello.highest,
+                own_hello.boot,
+                own_hello.window,
+                own_hello.packet_bytes,
+                own_hello.features,
+                own_hello.node,
+                own_hello.firmware,
             ],
         )
 
@@ -388,9 +388,9 @@ def _list_members(content: Numbered | NodeStatus | Log) -> tuple[NodeKind, list[
             return NodeKind.HEARD, [content.packet, content.rssi, content.snr]
         case Log():
             return NodeKind.LOG, [content.level, content.text]
-    known = [list(neighbour) for neighbour in content.neighbours]
+    neighbour_rows = [list(neighbour) for neighbour in content.neighbours]
     battery = [content.millivolts, content.battery, content.charging]
-    return NodeKind.STATUS, [content.signal, *battery, known]
+    return NodeKind.STATUS, [content.signal, *battery, neighbour_rows]
 
 
 def _read(read: Callable[..., Any], members: list[Any]) -> Any:

@@ -64,12 +64,12 @@ class ProtobufSchema(Generic[Message]):
 
     def encode(self, message: Message) -> bytes:
         """Encode a message. Raises LocalProtocolError if a member does not fit its kind."""
-        written = bytearray()
+        encoded = bytearray()
         for name, (number, kind) in self._members.items():
             value = getattr(message, name)
             if value != self._defaults[name]:
-                written += _encode_member(number, kind, value)
-        return bytes(written)
+                encoded += _encode_member(number, kind, value)
+        return bytes(encoded)
 
     def decode(self, data: bytes) -> Message:
         """Decode a message. Raises RemoteProtocolError. If a member occurs twice, the last value is
@@ -84,8 +84,8 @@ class ProtobufSchema(Generic[Message]):
                 # rounded or written as JSON.
                 if kind is not Scalar.FLOAT or isfinite(value):
                     members[name] = value
-        made: Callable[..., Message] = self._message
-        return made(**members)
+        make_message: Callable[..., Message] = self._message
+        return make_message(**members)
 
 
 def _get_wire_type(kind: Kind) -> int:
@@ -115,12 +115,12 @@ def _encode_counted(number: int, content: bytes) -> bytes:
 
 def _encode_varint(value: int) -> bytes:
     rest = value & 0xFFFF_FFFF_FFFF_FFFF
-    written = bytearray()
+    encoded = bytearray()
     while rest > 0x7F:
-        written.append(rest & 0x7F | 0x80)
+        encoded.append(rest & 0x7F | 0x80)
         rest >>= 7
-    written.append(rest)
-    return bytes(written)
+    encoded.append(rest)
+    return bytes(encoded)
 
 
 def _read_members(data: bytes) -> Iterator[tuple[int, int, int | bytes]]:

@@ -114,10 +114,10 @@ class RockBlockAnswer:
 def parse_answer(body: bytes) -> RockBlockAnswer:
     """Parse `OK,id` or `FAILED,code,text`. Raises RemoteProtocolError."""
     text = body.decode("utf-8", "replace").strip()
-    word, _, rest = text.partition(",")
-    if word == "OK":
+    first_word, _, rest = text.partition(",")
+    if first_word == "OK":
         return RockBlockAnswer(None, rest.strip())
-    code, _, why = rest.partition(",")
-    if word != "FAILED" or not re.fullmatch(r"\s*[0-9]{1,9}\s*", code, re.ASCII):
+    code, _, reason = rest.partition(",")
+    if first_word != "FAILED" or not re.fullmatch(r"\s*[0-9]{1,9}\s*", code, re.ASCII):
         raise RemoteProtocolError(f"not an answer of RockBLOCK's: {text[:60]!r}")
-    return RockBlockAnswer(int(code), why.strip())
+    return RockBlockAnswer(int(code), reason.strip())

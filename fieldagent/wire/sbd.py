@@ -305,9 +305,11 @@ class Conversation:
         """Stop waiting for an incomplete or missing reply. Bytes that arrive later belong to no
         command. If a message was being read, return its incomplete content.
         """
-        begun = self._state is _State.AWAITING_BINARY and self._buffer[:1] < bytes([_LONGEST_HEAD])
-        cut = bytes(self._buffer[2:]) if begun else b""
-        if begun:
+        has_begun = self._state is _State.AWAITING_BINARY and self._buffer[:1] < bytes(
+            [_LONGEST_HEAD]
+        )
+        cut = bytes(self._buffer[2:]) if has_begun else b""
+        if has_begun:
             self._buffer.clear()
         self._state = _State.IDLE
         self._lines = []
@@ -348,19 +350,23 @@ class Conversation:
         where the message starts. An empty message is recognised by the bytes after it.
         """
         buffer = self._buffer
-        payload, ended, intact, guard = b"", 2, False, None
-        for begins in range(len(buffer)):
-            size = int.from_bytes(buffer[begins : begins + 2])
-            if size > (MT_BYTES if begins else READ_BYTES) or intact or any(buffer[:begins]):
+        payload, binary_end, intact, guard = b"", 2, False, None
+        for frame_start in range(len(buffer)):
+            size = int.from_bytes(buffer[frame_start : frame_start + 2])
+            if (
+                size > (MT_BYTES if frame_start else READ_BYTES)
+                or intact
+                or any(buffer[:frame_start])
+            ):
                 break
-            end = begins + 2 + size + 2
+            end = frame_start + 2 + size + 2
             follows = b"" if size else _AFTER_BINARY
             if len(buffer) < end + len(follows):
                 return NEED_DATA
-            payload, ended = bytes(buffer[begins + 2 : end - 2]), end
+            payload, binary_end = bytes(buffer[frame_start + 2 : end - 2]), end
             guard = int.from_bytes(buffer[end - 2 : end])
             intact = buffer.startswith(compute_checksum(payload) + follows, end - 2)
-        del buffer[:ended]
+        del buffer[:binary_end]
         self._state = _State.AWAITING_RESULT
         return MobileTerminatedMessage(payload, intact, None if intact else guard)
 

@@ -52,11 +52,11 @@ def is_signed_delta(payload: bytes) -> bool:
 def parse_payload(payload: bytes) -> SignedDelta:
     """Parse a program delta with its signature. Raises ValueError."""
     body = payload.removeprefix(MAGIC)
-    here = FIRST_BYTES + SECOND_BYTES
-    if body == payload or len(body) <= here:
+    payload_end = FIRST_BYTES + SECOND_BYTES
+    if body == payload or len(body) <= payload_end:
         raise ValueError("it is not a program delta with a signature")
-    first, second, size = body[:FIRST_BYTES], body[FIRST_BYTES:here], body[here]
-    text, delta = body[here + 1 : here + 1 + size], body[here + 1 + size :]
+    first, second, size = body[:FIRST_BYTES], body[FIRST_BYTES:payload_end], body[payload_end]
+    text, delta = body[payload_end + 1 : payload_end + 1 + size], body[payload_end + 1 + size :]
     parts = SignatureParts(first, text.decode(), second)
     if not parts.has_valid_form() or not delta:
         raise ValueError("a delta of a program is cut short")

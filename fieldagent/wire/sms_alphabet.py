@@ -96,10 +96,10 @@ def pack(codes: bytes, skip: int = 0) -> bytes:
     """Return septets packed into octets, the first in the lowest bits (TS 23.038, 6.1.2.1). `skip`
     is the number of bits before the first septet, which fill the last septet of a header.
     """
-    whole = 0
+    packed_number = 0
     for place, code in enumerate(codes):
-        whole |= code << (7 * place + skip)
-    return whole.to_bytes((7 * len(codes) + skip + 7) // 8, "little")
+        packed_number |= code << (7 * place + skip)
+    return packed_number.to_bytes((7 * len(codes) + skip + 7) // 8, "little")
 
 
 def unpack(data: bytes, count: int, skip: int = 0) -> bytes:
@@ -108,5 +108,5 @@ def unpack(data: bytes, count: int, skip: int = 0) -> bytes:
     """
     if 7 * count + skip > 8 * len(data):
         raise RemoteProtocolError(f"{len(data)} octets do not hold {count} septets")
-    whole = int.from_bytes(data, "little") >> skip
-    return bytes(whole >> (7 * place) & 0x7F for place in range(count))
+    packed_number = int.from_bytes(data, "little") >> skip
+    return bytes(packed_number >> (7 * place) & 0x7F for place in range(count))

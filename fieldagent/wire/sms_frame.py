@@ -113,10 +113,10 @@ def parse_frame(text: str) -> SmsFrame:
         raise RemoteProtocolError("it is cut off, or a service has changed characters of it")
     padding = "=" * (-len(match[1]) % 4)
     try:
-        whole = base64.b64decode(match[1] + padding, validate=True)
+        frame = base64.b64decode(match[1] + padding, validate=True)
     except ValueError:
         raise RemoteProtocolError("its length is not valid for base64") from None
-    plain, own = whole[:-TAG_BYTES], whole[-TAG_BYTES:]
+    plain, own = frame[:-TAG_BYTES], frame[-TAG_BYTES:]
     if not plain or plain[0] >> 4 != VERSION:
         raise RemoteProtocolError("its version is unknown: update this program")
     count = plain[0] & 0x0F

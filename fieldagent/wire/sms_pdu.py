@@ -268,8 +268,8 @@ class _Reader:
     def read_octets(self, size: int) -> bytes:
         if size > len(self._rest):
             raise RemoteProtocolError("the PDU ends too soon")
-        taken, self._rest = self._rest[:size], self._rest[size:]
-        return taken
+        octets, self._rest = self._rest[:size], self._rest[size:]
+        return octets
 
     bytes_of = read_octets
 

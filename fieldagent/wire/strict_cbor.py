@@ -84,7 +84,7 @@ def _read_head(data: bytes, offset: int) -> tuple[int, int, int]:
     major, length = data[offset] >> 5, data[offset] & 0x1F
     if not _BYTES <= major <= _MAP or length > 27:
         raise RemoteProtocolError(f"not CBOR of this protocol: initial byte {data[offset]:#04x}")
-    begin = offset + 1 + _EXTRA.get(length, 0)
+    argument_start = offset + 1 + _EXTRA.get(length, 0)
     if length in _EXTRA:
-        length = int.from_bytes(data[offset + 1 : begin], "big")
-    return major, length, begin
+        length = int.from_bytes(data[offset + 1 : argument_start], "big")
+    return major, length, argument_start

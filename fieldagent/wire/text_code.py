@@ -75,11 +75,11 @@ class CodedText:
 
     def append_known(self, symbol: int, character: str = "\0") -> None:
         """Append the character of a symbol that is not *shift*, *other*, or the end."""
-        known = self.alphabet
-        if symbol == known.digit:
+        alphabet = self.alphabet
+        if symbol == alphabet.digit:
             self.characters.append(DIGITS[self._coder.choose(_TEN, DIGITS.find(character))])
             return
-        next_character, capital = known.characters[symbol], known.find_capital(symbol)
+        next_character, capital = alphabet.characters[symbol], alphabet.find_capital(symbol)
         if capital and self._is_capital(character == capital):
             next_character = capital
         self.characters.append(next_character)
@@ -131,11 +131,11 @@ class CodedText:
         character = text[offset]
         if self.alphabet.get_symbol(character) == self.alphabet.other:
             self.code_symbol(self.alphabet.other)
-            how = self.code_other(self._code_choice(text, offset))
-            if how < BLOCK:
-                self.append_unknown(how, character)
+            way = self.code_other(self._code_choice(text, offset))
+            if way < BLOCK:
+                self.append_unknown(way, character)
                 return
-            self.change(how, ord(character) >> 8)
+            self.change(way, ord(character) >> 8)
         capitals = bool(self.characters) and self.characters[-1] in LETTER_BY_CAPITAL
         for symbol in self.alphabet.split_into_symbols(character, capitals=capitals):
             self.code_symbol(symbol)
@@ -152,8 +152,8 @@ class CodedText:
             for each in text[offset + 1 : offset + _LOOK_AHEAD_MAX]
             if each not in _BETWEEN_WORDS
         )
-        following = next(follow, character)
-        if self.alphabet.get_symbol(following) == self.alphabet.other:
+        next_symbols = next(follow, character)
+        if self.alphabet.get_symbol(next_symbols) == self.alphabet.other:
             if script:
                 return TABLE + _SCRIPTS.index(script)
             if [ord(each) >> 8 for each in text[offset + 1 : offset + 2]] == [number >> 8]:
@@ -185,22 +185,22 @@ def unpack(packed_text: bytes) -> str:
     coded = CodedText(Decoder(packed_text))
     owed = 0
     while len(coded.characters) <= min(TEXT_MAX, CHARACTERS_PER_BYTE_MAX * len(packed_text)):
-        known, symbol = coded.alphabet, coded.code_symbol()
-        if symbol == known.end:
+        alphabet, symbol = coded.alphabet, coded.code_symbol()
+        if symbol == alphabet.end:
             return "".join(coded.characters)
-        makes_none = {known.other: 1, known.shift: 2}.get(symbol, 0)
+        makes_none = {alphabet.other: 1, alphabet.shift: 2}.get(symbol, 0)
         # A change or a shift cannot follow a change, and a shift cannot follow a shift. Otherwise a
         # text could be endless.
         if 0 < makes_none <= owed:
             break
         owed = makes_none
-        if symbol == known.other:
-            how = coded.code_other()
-            if how < BLOCK:
-                coded.append_unknown(how)
+        if symbol == alphabet.other:
+            way = coded.code_other()
+            if way < BLOCK:
+                coded.append_unknown(way)
                 owed = 0
             else:
-                coded.change(how)
-        elif symbol != known.shift:
+                coded.change(way)
+        elif symbol != alphabet.shift:
             coded.append_known(symbol)
     raise RemoteProtocolError("packed text has no end")

@@ -166,20 +166,20 @@ class Table:
         excluded: set[int] = set()
         for context in self.find_contexts(symbols_before):
             start, end = self._follow[context], self._follow[context + 1]
-            known, weights = [], []
+            symbols, weights = [], []
             for place in range(start, end):
                 each = self._symbols[place]
                 if each not in excluded:
-                    known.append(each)
+                    symbols.append(each)
                     weights.append(WEIGHTS[self._levels[place]])
-            if not known:
+            if not symbols:
                 continue
             if context:
                 weights.append(WEIGHTS[self._escapes[context]])
-            at = coder.choose(weights, known.index(symbol) if symbol in known else len(known))
-            if at < len(known):
-                return known[at]
-            excluded.update(known)
+            at = coder.choose(weights, symbols.index(symbol) if symbol in symbols else len(symbols))
+            if at < len(symbols):
+                return symbols[at]
+            excluded.update(symbols)
         raise RemoteProtocolError("packed text rules out every symbol")
 
 

@@ -71,8 +71,8 @@ _LINE = r"([0-9]{1,12}\.[0-9]{3}) ([<>!]) ((?:[ -\[\]-~]|\\\\|\\x[0-9a-f]{2})*)"
 
 
 def _escape(data: bytes) -> str:
-    shown = (chr(b) if 32 <= b < 127 and b != 92 else f"\\x{b:02x}" for b in data)
-    return "".join(shown).replace("\\x5c", "\\\\")
+    escaped = (chr(b) if 32 <= b < 127 and b != 92 else f"\\x{b:02x}" for b in data)
+    return "".join(escaped).replace("\\x5c", "\\\\")
 
 
 def _unescape(text: str) -> bytes:
@@ -97,17 +97,17 @@ def _mask_sbd(records: Sequence[TraceRecord]) -> list[TraceRecord]:
     payload.
     """
     copies: list[TraceRecord] = []
-    left, known = 0, False
+    bytes_left, known = 0, False
     for at, each in enumerate(records):
         if each.direction == HAPPENED:
             copies.append(each)
             known = True
-        elif each.direction == SENT and left and not each.data.startswith(b"AT"):
+        elif each.direction == SENT and bytes_left and not each.data.startswith(b"AT"):
             copies.append(each._replace(data=_zero_message(each.data)))
-            left = 0
+            bytes_left = 0
         elif each.direction == SENT:
-            written = re.fullmatch(rb"AT\+SBDWB=([0-9]{1,4})\r", each.data)
-            left = int(written[1]) + 2 if written else 0
+            write_command = re.fullmatch(rb"AT\+SBDWB=([0-9]{1,4})\r", each.data)
+            bytes_left = int(write_command[1]) + 2 if write_command else 0
             known = known or each.data.startswith(b"AT")
             copies.append(each)
         elif known:
@@ -120,15 +120,17 @@ def _mask_read(records: Sequence[TraceRecord], offset: int) -> bytes:
     first = offset
     while first and records[first - 1].direction == CAME:
         first -= 1
-    asked = records[first - 1].data if first and records[first - 1].direction == SENT else b""
-    if asked != b"AT+SBDRB\r":
+    asked_command = (
+        records[first - 1].data if first and records[first - 1].direction == SENT else b""
+    )
+    if asked_command != b"AT+SBDRB\r":
         return records[offset].data
     last = offset
     while last + 1 < len(records) and records[last + 1].direction == CAME:
         last += 1
-    whole = b"".join(each.data for each in records[first : last + 1])
-    begins = sum(len(each.data) for each in records[first:offset])
-    return _message_zeroed(whole)[begins : begins + len(records[offset].data)]
+    joined = b"".join(each.data for each in records[first : last + 1])
+    offset_in_read = sum(len(each.data) for each in records[first:offset])
+    return _message_zeroed(joined)[offset_in_read : offset_in_read + len(records[offset].data)]
 
 
 def _message_zeroed(answer: bytes) -> bytes:
@@ -164,8 +166,8 @@ def _mask_message(record: TraceRecord) -> TraceRecord:
     with suppress(RemoteProtocolError):
         message = strict_cbor.decode_single(record.data)
     if isinstance(message, list) and all(isinstance(each, bytes | int) for each in message):
-        shown = [bytes(len(each)) if isinstance(each, bytes) else each for each in message]
-        return record._replace(data=cbor2.dumps(shown))
+        masked = [bytes(len(each)) if isinstance(each, bytes) else each for each in message]
+        return record._replace(data=cbor2.dumps(masked))
     return _mask_frames([record])[0]
 
 

@@ -95,12 +95,12 @@ def _write_who_has(bits: Bits, members: Sequence[Members]) -> None:
     fixes have all members. Otherwise encode for each member that no fix has it, that all fixes have
     it, or the list of fixes that have it.
     """
-    some = any(each is not None for fix in members for each in fix)
-    every = all(each is not None for fix in members for each in fix)
-    bits.write_bits(int(some), 1)
-    if some:
-        bits.write_bits(int(every), 1)
-    if not some or every:
+    is_any_set = any(each is not None for fix in members for each in fix)
+    is_each_set = all(each is not None for fix in members for each in fix)
+    bits.write_bits(int(is_any_set), 1)
+    if is_any_set:
+        bits.write_bits(int(is_each_set), 1)
+    if not is_any_set or is_each_set:
         return
     for column in zip(*members, strict=True):
         has = [each is not None for each in column]
@@ -120,10 +120,10 @@ def _read_who_has(bits: Bits, count: int) -> list[list[bool]]:
         return [everybody for _ in _ORDERS]
     has = []
     for _ in _ORDERS:
-        some = bits.read_bits(1)
-        every = some and bits.read_bits(1)
-        if not some or every:
-            has.append(everybody if every else nobody)
+        is_any_set = bits.read_bits(1)
+        is_each_set = is_any_set and bits.read_bits(1)
+        if not is_any_set or is_each_set:
+            has.append(everybody if is_each_set else nobody)
         else:
             has.append([bool(bits.read_bits(1)) for _ in range(count)])
     return has
@@ -151,7 +151,7 @@ def _unwind_courses(courses: Sequence[int]) -> list[int]:
     """Return the courses without a jump between -180 and 179 degrees, so that each step turns the
     shorter way.
     """
-    turns = [_centre(later - before) for before, later in pairwise(courses)]
+    turns = [_centre(after - before) for before, after in pairwise(courses)]
     return [*accumulate(turns, initial=courses[0])] if courses else []
 
 

@@ -38,7 +38,7 @@ def format_agent_metrics(
 
 def _list_agent_families(status: Mapping[str, Any], faults: Mapping[str, int]) -> Iterator[Family]:
     letters, journal = status["deadLetters"], status["journal"]
-    for name, kind, about, value, unit in (
+    for name, kind, help_text, value, unit in (
         ("uptime_seconds", "gauge", "Time since the agent started.", status["uptime"], "seconds"),
         (
             "sos_active",
@@ -80,13 +80,13 @@ def _list_agent_families(status: Mapping[str, Any], faults: Mapping[str, int]) -
             "",
         ),
     ):
-        yield Family(name, kind, about, [Sample(value)], unit)
+        yield Family(name, kind, help_text, [Sample(value)], unit)
     samples = [Sample(times, {"part": part}) for part, times in faults.items()]
     yield Family("faults", "counter", "Failures caused by a fault in the agent, by part.", samples)
 
 
 def _list_channel_families(channels: Mapping[str, Mapping[str, Any]]) -> Iterator[Family]:
-    for name, member, about, unit in (
+    for name, member, help_text, unit in (
         ("configured", "configured", "1 if the channel is configured, otherwise 0.", ""),
         ("queued_packages", "queued", "Packages that wait on the channel.", ""),
         ("signal_bars", "signal", "Signal strength, 0 to 5, absent if unknown.", "bars"),
@@ -117,7 +117,7 @@ def _list_channel_families(channels: Mapping[str, Mapping[str, Any]]) -> Iterato
             for each, channel in channels.items()
             if channel.get(member) is not None
         ]
-        yield Family(name, "gauge", about, samples, unit)
+        yield Family(name, "gauge", help_text, samples, unit)
     steps = [
         Sample(channel["healingSteps"], {"channel": each})
         for each, channel in channels.items()
@@ -136,12 +136,15 @@ def _list_channel_families(channels: Mapping[str, Mapping[str, Any]]) -> Iterato
 
 
 def _list_count_families(journal: Journal) -> Iterator[Family]:
-    ended = [
+    ended_counts = [
         Sample(count, {"channel": channel, "status": status})
         for channel, status, count in tally.count_ended(journal)
     ]
     yield Family(
-        "packages_ended", "counter", "Packages that have ended on a channel, by status.", ended
+        "packages_ended",
+        "counter",
+        "Packages that have ended on a channel, by status.",
+        ended_counts,
     )
     hooks = [
         Sample(count, {"hook": hook, "result": result})

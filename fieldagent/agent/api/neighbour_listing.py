@@ -28,7 +28,7 @@ def list_neighbours(journal: Journal, station: Station | None) -> dict[str, Any]
     names = inbound.read_station_names(journal)
     hub_routes = station.piggyback.hub_routes.get_valid_routes()
     in_range = set(station.neighbours.list_in_range())
-    ours, hops = _list_repeated_packages(journal, station), station.get_in_range()
+    repeated_packages, hops = _list_repeated_packages(journal, station), station.get_in_range()
     neighbours = [
         {
             "station": number,
@@ -41,15 +41,15 @@ def list_neighbours(journal: Journal, station: Station | None) -> dict[str, Any]
             "rssi": each.rssi,
             "snr": each.snr,
             **_describe_hub_route(hub_routes.get(number)),
-            "missing": _list_missing(number, ours) if number in in_range else [],
+            "missing": _list_missing(number, repeated_packages) if number in in_range else [],
             "radioKey": station.key_change.find_name(each.key),
         }
         for number, each in reversed(station.neighbours.known.items())
     ]
     beyond = [
-        {"station": number, "name": names.get(number), "hops": away}
-        for number, away in sorted(hops.items(), key=lambda each: each[1])
-        if away > 1
+        {"station": number, "name": names.get(number), "hops": distance}
+        for number, distance in sorted(hops.items(), key=lambda each: each[1])
+        if distance > 1
     ]
     return {"station": station.number, "neighbours": neighbours, "remoteStations": beyond}
 

@@ -60,28 +60,30 @@ def _list_rows(
     state: str | None,
     kind: str | None,
 ) -> Iterator[tuple[int, dict[str, Any]]]:
-    wanted = [sequence for sequence, status in batch if state in (None, status or WAITING)]
-    if not wanted:
+    matching = [sequence for sequence, status in batch if state in (None, status or WAITING)]
+    if not matching:
         return
-    packages = outbound.read_packages(journal, wanted)
+    packages = outbound.read_packages(journal, matching)
     deliveries, receipts = (
-        outbound.read_deliveries_of(journal, wanted),
-        outbound.list_receipts_of(journal, wanted),
+        outbound.read_deliveries_of(journal, matching),
+        outbound.list_receipts_of(journal, matching),
     )
-    sent = listing.list_transmissions(journal, wanted)
+    sent = listing.list_transmissions(journal, matching)
     steps = list_reached_beyond(journal, list(packages.values()))
-    for sequence in wanted:
-        known = packages.get(sequence)
-        if known is None:
+    for sequence in matching:
+        package = packages.get(sequence)
+        if package is None:
             continue
-        said = shorten_content(known)
-        if kind in (None, said["kind"]):
+        content = shorten_content(package)
+        if kind in (None, content["kind"]):
             row = {
-                **_describe_package(journal, known, said),
+                **_describe_package(journal, package, content),
                 "channels": waiting.describe_deliveries(sequence, deliveries[sequence]),
                 "credits": _sum_credits(sent[sequence]),
                 "receipts": [each.encode() for each in receipts[sequence]],
-                "toName": None if said["to"] is None else describe_addressee(journal, said["to"]),
+                "toName": None
+                if content["to"] is None
+                else describe_addressee(journal, content["to"]),
                 "reached": [step._asdict() for step in steps[sequence]],
             }
             yield sequence, row

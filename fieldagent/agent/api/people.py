@@ -24,7 +24,7 @@ async def answer_people(parts: Parts, request: Request) -> Response:
     """Return the directory, including the `to` value for each addressee."""
     refuse_others(request, ())
     journal = parts.journal
-    listed = [
+    people = [
         {
             "to": each.as_named,
             "name": each.name,
@@ -33,9 +33,9 @@ async def answer_people(parts: Parts, request: Request) -> Response:
         }
         for each in directory.list_people(journal)
     ]
-    whole = bool(directory.read_version(journal))
+    is_complete = bool(directory.read_version(journal))
     return make_json_response(
-        {"owner": directory.read_owner(journal) or None, "complete": whole, "people": listed}
+        {"owner": directory.read_owner(journal) or None, "complete": is_complete, "people": people}
     )
 
 
@@ -51,21 +51,21 @@ async def record_read(parts: Parts, request: Request, id: str) -> Response:  # n
     faults: list[Fault] = []
     if not isinstance(document, dict):
         raise InvalidPackage([Fault("must be a JSON object", "")])
-    said = read_members(document, READ_FIELDS, "", faults)
+    members = read_members(document, READ_FIELDS, "", faults)
     if faults:
         raise InvalidPackage(faults)
-    by = " ".join(said.get("by", "").split())
-    if not await store_reading(parts.journal, parts.inbox, id, by):
+    reader = " ".join(members.get("by", "").split())
+    if not await store_reading(parts.journal, parts.inbox, id, reader):
         raise Problem(404, detail=sentence("no inbound payload has the requestId {id}", id=id))
-    return make_json_response({"requestId": id, "readBy": by})
+    return make_json_response({"requestId": id, "readBy": reader})
 
 
 def describe_with_names(journal: Journal, package: Package) -> dict[str, Any]:
     """Return a Package's content, with the names of its addressee and author."""
     names = {"toName": package.to, "fromName": package.author}
     return describe_content(package) | {
-        name: None if named is None else directory.describe_addressee(journal, named)
-        for name, named in names.items()
+        name: None if person_name is None else directory.describe_addressee(journal, person_name)
+        for name, person_name in names.items()
     }
 
 

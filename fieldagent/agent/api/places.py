@@ -16,14 +16,14 @@ async def answer_positions(parts: Parts, request: Request) -> Response:
     response to this kit's positions or to those of others.
     """
     refuse_others(request, ("format", "limit", "of"))
-    named = read_one_of(request, "format", tuple(tracks.CONTENT_TYPES)) or "geojson"
-    of = read_one_of(request, "of", ("own", "others"))
+    format_name = read_one_of(request, "format", tuple(tracks.CONTENT_TYPES)) or "geojson"
+    owner = read_one_of(request, "of", ("own", "others"))
     limit = read_integer(request, "limit", DEFAULT_COUNT, range(1, NEWEST_MAX + 1))
     own, others = await places.list_newest(parts.journal, limit)
-    entries = [*(own if of != "others" else ()), *(others if of != "own" else ())]
-    saved = ("Content-Disposition", f'attachment; filename="fieldagent.{named}"')
-    if named in tracks.DOCUMENTS:
-        body = tracks.DOCUMENTS[named](entries).encode("utf-8", "replace")
-        return Response(200, body, tracks.CONTENT_TYPES[named], (saved,))
+    entries = [*(own if owner != "others" else ()), *(others if owner != "own" else ())]
+    saved = ("Content-Disposition", f'attachment; filename="fieldagent.{format_name}"')
+    if format_name in tracks.DOCUMENTS:
+        body = tracks.DOCUMENTS[format_name](entries).encode("utf-8", "replace")
+        return Response(200, body, tracks.CONTENT_TYPES[format_name], (saved,))
     response = make_json_response(tracks.make_geojson(entries), headers=(saved,))
-    return response._replace(content_type=tracks.CONTENT_TYPES[named])
+    return response._replace(content_type=tracks.CONTENT_TYPES[format_name])

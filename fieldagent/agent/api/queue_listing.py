@@ -33,13 +33,15 @@ async def list_page(
     """Return the waiting Packages after `start_place`, and the place from which the next page
     continues.
     """
-    listed: list[dict[str, Any]] = []
+    listed_rows: list[dict[str, Any]] = []
     sequences = listing.list_waiting_behind(journal, channels, start_place, limit + 1)
-    for begin in range(0, min(limit, len(sequences)), BATCH_SIZE):
-        listed += _list_rows(journal, waiting, sequences[begin : min(begin + BATCH_SIZE, limit)])
+    for start in range(0, min(limit, len(sequences)), BATCH_SIZE):
+        listed_rows += _list_rows(
+            journal, waiting, sequences[start : min(start + BATCH_SIZE, limit)]
+        )
         await trio.lowlevel.checkpoint()
     last = sequences[limit - 1] if len(sequences) > limit else None
-    return listed, last
+    return listed_rows, last
 
 
 def _list_rows(
@@ -51,14 +53,14 @@ def _list_rows(
         outbound.read_deliveries_of(journal, sequences),
     )
     for sequence in sequences:
-        if (known := packages.get(sequence)) is not None:
-            whole = known if isinstance(known, StoredPackage) else None
-            expires = whole and whole.expires
+        if (package := packages.get(sequence)) is not None:
+            stored_package = package if isinstance(package, StoredPackage) else None
+            expires = stored_package and stored_package.expires
             yield {
-                "id": known.id,
-                **shorten_content(known),
-                "collapseKey": whole and whole.package.collapse_key,
-                "accepted": date(known.accepted),
+                "id": package.id,
+                **shorten_content(package),
+                "collapseKey": stored_package and stored_package.package.collapse_key,
+                "accepted": date(package.accepted),
                 "expires": None if expires is None else date(expires),
                 "channels": waiting.describe_deliveries(sequence, deliveries[sequence]),
             }

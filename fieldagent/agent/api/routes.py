@@ -94,8 +94,8 @@ class LocalApi:
             Route("POST", "/api/package/{id}/cancel", _convert_errors(self.cancel)),
             Route("DELETE", "/api/package/{id}", _convert_errors(self.cancel)),
             *(
-                Route(*where, _convert_errors(handler))
-                for where, handler in self._make_sos_routes().items()
+                Route(*path, _convert_errors(handler))
+                for path, handler in self._make_sos_routes().items()
             ),
             Route("POST", "/api/check-in", _convert_errors(partial(_begin_check_in, self._parts))),
             Route("DELETE", "/api/check-in", _convert_errors(partial(_end_check_in, self._parts))),
@@ -158,28 +158,28 @@ class LocalApi:
         """Accept a Package and wait for its terminal status. If the request has the header `Prefer:
         wait=N`, wait at most N seconds. The Package then continues without the caller.
         """
-        standing, unread = await self._accept(request)
+        package_state, unread = await self._accept(request)
         seconds = read_preferred_wait(request.headers)
         outcome = self._parts.endings.wait_for_outcome
         if seconds is None:
-            ended = await outcome(standing.sequence)
+            outcome_of_package = await outcome(package_state.sequence)
             return make_json_response(
-                _add_memory_reason(self._journal, _encode_state(ended) | unread)
+                _add_memory_reason(self._journal, _encode_state(outcome_of_package) | unread)
             )
         applied = ("Preference-Applied", f"wait={seconds}")
         with waits.move_on_after(seconds):
-            standing = await outcome(standing.sequence)
-        if standing.status is not None:
-            answer = _add_memory_reason(self._journal, _encode_state(standing) | unread)
+            package_state = await outcome(package_state.sequence)
+        if package_state.status is not None:
+            answer = _add_memory_reason(self._journal, _encode_state(package_state) | unread)
             return make_json_response(answer, headers=(applied,))
-        answer = _add_memory_reason(self._journal, _describe_progress(standing) | unread)
-        return make_json_response(answer, 202, (_make_location_header(standing), applied))
+        answer = _add_memory_reason(self._journal, _describe_progress(package_state) | unread)
+        return make_json_response(answer, 202, (_make_location_header(package_state), applied))
 
     async def enqueue(self, request: Request) -> Response:
         """Accept a Package, and return 202 at once, with the address of its status."""
-        standing, unread = await self._accept(request)
-        answer = _add_memory_reason(self._journal, _describe_progress(standing) | unread)
-        return make_json_response(answer, 202, (_make_location_header(standing),))
+        package_state, unread = await self._accept(request)
+        answer = _add_memory_reason(self._journal, _describe_progress(package_state) | unread)
+        return make_json_response(answer, 202, (_make_location_header(package_state),))
 
     async def answer_cost(self, request: Request) -> Response:
         """Return the cost of a Package on each channel, without queuing the Package. A Package that
@@ -189,7 +189,7 @@ class LocalApi:
         require_known(self._journal, package.to)
         clock = self._journal.clock
         estimates = compute_costs(package, self._parts.outboxes, clock.date(clock.now()))
-        begins = self._parts.intake.compute_begins(package)
+        head_starts = self._parts.intake.compute_begins(package)
         return make_json_response(
             {
                 "channels": {
@@ -201,8 +201,8 @@ class LocalApi:
                         "byBytes": cost.by_bytes,
                         "bytesLeft": cost.remaining if cost.by_bytes else None,
                         "money": self._format_money(cost.credits),
-                        "begins": begins[channel].after,
-                        "why": begins[channel].reason or None,
+                        "begins": head_starts[channel].after,
+                        "why": head_starts[channel].reason or None,
                         "expected": forecast.find_forecast(self._parts, channel),
                         "reason": cost.refusal or None,
                     }
@@ -231,33 +231,36 @@ class LocalApi:
         """Return the state of one Package: its channel deliveries, receipts, stages and history. If
         several Packages have the id, the newest is used. Raises Problem 404 if the id is unknown.
         """
-        standing = stands(self._journal, _read_id(id))
-        confirmations = outbound.list_receipts(self._journal, standing.sequence)
+        package_state = stands(self._journal, _read_id(id))
+        confirmations = outbound.list_receipts(self._journal, package_state.sequence)
         receipts = [each.encode() for each in confirmations]
-        known = outbound.find_by_sequence(self._journal, standing.sequence)
-        lines = [] if known is None else history.list_lines(self._journal, known, confirmations)
+        package = outbound.find_by_sequence(self._journal, package_state.sequence)
+        lines = [] if package is None else history.list_lines(self._journal, package, confirmations)
         story = [line._asdict() for line in lines]
         said = {}
         with suppress(DamagedPackage):
-            accepted = outbound.read_kept_package(self._journal, standing.sequence)
+            accepted = outbound.read_kept_package(self._journal, package_state.sequence)
             said = (
                 {}
                 if accepted is None
                 else people.describe_with_names(self._journal, accepted.package)
             )
         # A final status never changes; facts that arrive later are in other members.
-        late = standing.status in (Status.ERROR, Status.CANCELED) and bool(receipts)
+        late = package_state.status in (Status.ERROR, Status.CANCELED) and bool(receipts)
         return make_json_response(
             {
-                **_add_memory_reason(self._journal, _describe_progress(standing)),
+                **_add_memory_reason(self._journal, _describe_progress(package_state)),
                 **said,
                 "channels": _get_wait_reasons(self._parts).describe_deliveries(
-                    standing.sequence, standing.deliveries
+                    package_state.sequence, package_state.deliveries
                 ),
                 "receipts": receipts,
-                "reached": [] if known is None else people.list_stages(self._journal, known),
+                "reached": [] if package is None else people.list_stages(self._journal, package),
                 "unconfirmed": neighbour_listing.list_unconfirmed_stations(
-                    self._journal, self._parts.station, standing.sequence, standing.deliveries
+                    self._journal,
+                    self._parts.station,
+                    package_state.sequence,
+                    package_state.deliveries,
                 ),
                 "late": late,
                 "history": story,
@@ -273,20 +276,20 @@ class LocalApi:
             raise Problem(400, detail="a cancel call has an empty body; use ?channel= to bound it")
         package = _read_id(id)
         ended_before = stands(self._journal, package).status is not None
-        standing = await self._parts.cancellation.cancel(package, _read_channel(request))
-        if ended_before or standing.status not in (None, "Canceled"):
+        package_state = await self._parts.cancellation.cancel(package, _read_channel(request))
+        if ended_before or package_state.status not in (None, "Canceled"):
             raise Problem(
                 409,
                 detail=sentence(
                     "Package {package} has already ended: {status}",
                     package=package,
-                    status=standing.status,
+                    status=package_state.status,
                 ),
-                members={"package": _encode_state(standing)},
+                members={"package": _encode_state(package_state)},
             )
-        if standing.status is None:
-            return make_json_response(_describe_progress(standing), 202)
-        return make_json_response(_encode_state(standing))
+        if package_state.status is None:
+            return make_json_response(_describe_progress(package_state), 202)
+        return make_json_response(_encode_state(package_state))
 
     async def queue(self, request: Request) -> Response:
         """Return a page of the waiting Packages, oldest first, and their total number. `?after=` is
@@ -297,10 +300,10 @@ class LocalApi:
         after = read_integer(request, "after", 0, range(2**63))
         channels = [name for name in self._parts.queues if channel in (None, name)]
         queued = await self._parts.resume.count_waiting(channels)
-        listed, last = await queue_listing.list_page(
+        page, last = await queue_listing.list_page(
             self._journal, _get_wait_reasons(self._parts), channels, after, limit
         )
-        return make_page(request, {"queued": queued, "packages": listed}, "after", last)
+        return make_page(request, {"queued": queued, "packages": page}, "after", last)
 
     async def answer_packages(self, request: Request) -> Response:
         """Return a page of the posted Packages, newest first. `?before=` is the place before which
@@ -334,8 +337,8 @@ class LocalApi:
         state = read_one_of(request, "state", inbound.STATES)
         before = read_integer(request, "before", END, range(1, END + 1))
         limit = read_integer(request, "limit", LISTED_MAX, range(1, PAGE_END))
-        listed = inbound.list_payloads(self._journal, limit + 1, state, before)
-        last = listed[limit - 1]["number"] if len(listed) > limit else None
+        payloads = inbound.list_payloads(self._journal, limit + 1, state, before)
+        last = payloads[limit - 1]["number"] if len(payloads) > limit else None
         # There are few dead letters, and they have their own list, so the first page contains all
         # of them.
         has_letters = before == END and state in (None, "dead")
@@ -343,7 +346,7 @@ class LocalApi:
         return make_page(
             request,
             {
-                "payloads": [*_list_payloads(listed[:limit])],
+                "payloads": [*_list_payloads(payloads[:limit])],
                 "deadLetters": [_describe_dead_letter(letter) for letter in letters],
             },
             "before",
@@ -375,16 +378,16 @@ class LocalApi:
         """Return the people whose handheld radios are in range. The list is empty if the kit has no
         radio for handhelds.
         """
-        found = [each for part in self._parts.services.values() for each in part.list_people()]
-        return make_json_response({"people": found})
+        people = [each for part in self._parts.services.values() for each in part.list_people()]
+        return make_json_response({"people": people})
 
     async def answer_health(self, request: Request) -> Response:
         """Return 200 with UP, or with DEGRADED if a channel has been away for an hour. Return 503
         with DOWN and the reason if the agent does not work.
         """
         trouble = self._condition.find_illness()
-        if trouble is None and (gone := self._condition.list_lost_channels()):
-            return make_json_response({"status": "DEGRADED", "reason": "; ".join(gone)})
+        if trouble is None and (lost_channels := self._condition.list_lost_channels()):
+            return make_json_response({"status": "DEGRADED", "reason": "; ".join(lost_channels)})
         if trouble is None:
             return make_json_response({"status": "UP"})
         return make_json_response({"status": "DOWN", "reason": trouble}, 503)
@@ -394,8 +397,8 @@ class LocalApi:
 
     async def listen(self, request: Request) -> Response:
         """Return the stream of events (text/event-stream)."""
-        asked = server_sent.parse_stream_request(request, TOPICS)
-        return server_sent.make_stream_response(partial(self._parts.events.listen, asked))
+        topics_request = server_sent.parse_stream_request(request, TOPICS)
+        return server_sent.make_stream_response(partial(self._parts.events.listen, topics_request))
 
     async def answer_metrics(self, request: Request) -> Response:
         """Return the metrics for Prometheus."""
@@ -423,8 +426,10 @@ def _convert_errors(handler: Handler) -> Handler:
 
 
 async def _begin_check_in(parts: Parts, request: Request) -> Response:
-    standing = await check_in.begin_check_in(parts, request)
-    return make_json_response(_describe_progress(standing), 202, (_make_location_header(standing),))
+    check_in_state = await check_in.begin_check_in(parts, request)
+    return make_json_response(
+        _describe_progress(check_in_state), 202, (_make_location_header(check_in_state),)
+    )
 
 
 async def _retry_satellite(parts: Parts, request: Request) -> Response:
@@ -458,8 +463,10 @@ async def _answer_trace(parts: Parts, request: Request) -> Response:
 
 
 async def _end_check_in(parts: Parts, request: Request) -> Response:
-    standing = await check_in.end_check_in(parts)
-    return make_json_response(_describe_progress(standing), 202, (_make_location_header(standing),))
+    check_in_state = await check_in.end_check_in(parts)
+    return make_json_response(
+        _describe_progress(check_in_state), 202, (_make_location_header(check_in_state),)
+    )
 
 
 def _read_id(text: str) -> int:
@@ -482,8 +489,8 @@ def _read_channel(request: Request, *others: str) -> Channel | None:
 
 def _add_memory_reason(journal: Journal, answer: dict[str, Any]) -> dict[str, Any]:
     """Add the reason to the response if the journal is not on disk."""
-    why = journal.not_on_disk
-    return {**answer, "notOnDisk": why} if why else answer
+    disk_fault = journal.not_on_disk
+    return {**answer, "notOnDisk": disk_fault} if disk_fault else answer
 
 
 def _encode_state(standing: PackageState) -> dict[str, Any]:

@@ -71,27 +71,27 @@ class IncidentApi:
         key = _read_key(request, unread)
         async with self._raising:
             current = incident.find_open(self._journal)
-            raised = current is None
+            is_new = current is None
             # People with handhelds may cancel the SOS that they raised. To prevent this, a request
             # from the page adds a message of the kit itself.
             is_ours = current is not None and may_include_user_messages(
                 self._journal, current.number
             )
-            said: list[Item] = [Message(text or SOS_WITHOUT_TEXT)] if text or not is_ours else []
-            said += [] if position is None else [position]
-            last = places.find_last_own(self._journal) if raised and position is None else None
+            items: list[Item] = [Message(text or SOS_WITHOUT_TEXT)] if text or not is_ours else []
+            items += [] if position is None else [position]
+            last = places.find_last_own(self._journal) if is_new and position is None else None
             # If the SOS was cancelled in the meantime, the rest of this request must not raise
             # another SOS.
             with suppress(IncidentOver):
                 joins = None
-                for item in said:
+                for item in items:
                     joins = await self._add(item, joins, key and f"{key}/{get_kind(item)}")
                 if last is not None:
                     await self._add(replace(last, source=PositionSource.LAST), joins)
         current = incident.find_open(self._journal) or incident.find_last(self._journal)
         assert current is not None, "something was accepted, or one was open"
         return make_json_response(
-            self._describe_answer(current) | describe_unread_member(unread), 201 if raised else 200
+            self._describe_answer(current) | describe_unread_member(unread), 201 if is_new else 200
         )
 
     async def _add(
@@ -103,12 +103,12 @@ class IncidentApi:
         package = Package(item, priority=SOS_PRIORITY)
         accept = partial(self._parts.intake.accept, package, incident_number=incident_number)
         try:
-            standing = await accept(key)
+            package_state = await accept(key)
         except KeyReused:
             # The key was used with other content. The content of this request is new, so it must be
             # sent.
-            standing = await accept(None)
-        return incident.find_incident(self._journal, standing.sequence)
+            package_state = await accept(None)
+        return incident.find_incident(self._journal, package_state.sequence)
 
     async def answer_canned_texts(self, request: Request) -> Response:
         """Return the canned messages. Each of them takes one or two bytes on the air."""
@@ -131,10 +131,10 @@ class IncidentApi:
         newer incident.
         """
         refuse_others(request, ("number",))
-        wanted = read_integer(request, "number", 0, range(1, 2**63))
+        number = read_integer(request, "number", 0, range(1, 2**63))
         journal = self._journal
         current = (
-            incident.find_by_number(journal, wanted) if wanted else incident.find_open(journal)
+            incident.find_by_number(journal, number) if number else incident.find_open(journal)
         )
         if current is None:
             return make_json_response({"incident": None, "othersNotified": False})
@@ -147,20 +147,20 @@ class IncidentApi:
         is_known = await call_off(
             journal, parts.cancellation, parts.intake, parts.proof_keys, current.number
         )
-        over = incident.find_by_number(journal, current.number)
-        assert over is not None, "an incident stays"
+        ended_incident = incident.find_by_number(journal, current.number)
+        assert ended_incident is not None, "an incident stays"
         return make_json_response(
-            {"incident": self._describe_answer(over), "othersNotified": is_known}
+            {"incident": self._describe_answer(ended_incident), "othersNotified": is_known}
         )
 
     async def record_seen(self, request: Request, station: str, number: str) -> Response:
         """Record that a person at this kit has seen another kit's incident, and notify the other
         kit and all stations in range. Raises Problem 404 if the incident is unknown.
         """
-        by, text = _read_name_and_text(get_required_body(request))
-        wanted = _parse_number(station), _parse_number(number)
-        heard = incident_status.list_heard_incidents(self._journal, wanted[1])
-        if wanted[0] not in [each["station"] for each in heard]:
+        person, text = _read_name_and_text(get_required_body(request))
+        station_and_number = _parse_number(station), _parse_number(number)
+        heard_incidents = incident_status.list_heard_incidents(self._journal, station_and_number[1])
+        if station_and_number[0] not in [each["station"] for each in heard_incidents]:
             raise Problem(
                 404,
                 sentence(
@@ -169,16 +169,18 @@ class IncidentApi:
                     station=station,
                 ),
             )
-        word = IncidentUpdate(wanted[1], IncidentState.SEEN, wanted[0], by, text)
+        update = IncidentUpdate(
+            station_and_number[1], IncidentState.SEEN, station_and_number[0], person, text
+        )
         at = self._journal.clock.date(now := self._journal.clock.now())
         # The incident belongs to a handheld at this kit, so the update also changes the state of
         # this kit's incident.
-        is_here = wanted[0] == OWN_STATION
+        is_here = station_and_number[0] == OWN_STATION
         await self._journal.commit(
-            lambda db: incident.record_update(db, word, at, now, is_proved=True, counts=is_here)
+            lambda db: incident.record_update(db, update, at, now, is_proved=True, counts=is_here)
         )
         if not is_here:
-            await self._send_update_once(word)
+            await self._send_update_once(update)
         return make_json_response(self._get_incident_status(), 202)
 
     async def _send_update_once(self, update: IncidentUpdate) -> None:
@@ -186,8 +188,11 @@ class IncidentApi:
         not delivered.
         """
         key = f"seen {update.station} {update.incident} {update.by} {update.text}"
-        known = outbound.find_by_idempotency_key(self._journal, key)
-        failed = known is not None and known.status not in (None, Status.DELIVERED)
+        update_package = outbound.find_by_idempotency_key(self._journal, key)
+        failed = update_package is not None and update_package.status not in (
+            None,
+            Status.DELIVERED,
+        )
         package = Package(update, priority=SOS_PRIORITY - 1)
         await self._parts.intake.accept(package, None if failed else key)
 
@@ -218,18 +223,18 @@ def _read_text_and_position(body: bytes, unread: list[Fault]) -> tuple[str, Loca
     except Problem as wrong:
         unread.append(Fault(wrong.detail, ""))
         return "", None
-    where = document.pop("position", None)
-    said = read_members(document, _RAISE_FIELDS, "", unread, extra_members={"position": None})
+    raw_position = document.pop("position", None)
+    members = read_members(document, _RAISE_FIELDS, "", unread, extra_members={"position": None})
     position = None
-    if where is not None:
+    if raw_position is not None:
         faults: list[Fault] = []
-        position = read_forgivingly("location", where, faults)
+        position = read_forgivingly("location", raw_position, faults)
         unread += [
             Fault(each.detail, _POSITION + each.pointer[len(_LOCATION) :]) for each in faults
         ]
-    text = said.get("text", "").strip()
-    if where is not None and position is None:
-        text = f"{text or SOS_WITHOUT_TEXT} (position: {_summarise_value(where)})"
+    text = members.get("text", "").strip()
+    if raw_position is not None and position is None:
+        text = f"{text or SOS_WITHOUT_TEXT} (position: {_summarise_value(raw_position)})"
     return text, position
 
 
@@ -255,11 +260,11 @@ def _read_key(request: Request, faults: list[Fault]) -> str | None:
 def _read_name_and_text(body: bytes) -> tuple[str, str]:
     faults: list[Fault] = []
     members = {"by": Field(read_text, "by", required=True), "text": Field(read_text, "text")}
-    said = read_members(_read_object(body), members, "", faults)
-    if not faults and not said["by"].strip():
+    named_members = read_members(_read_object(body), members, "", faults)
+    if not faults and not named_members["by"].strip():
         faults.append(Fault("must be the name of the person who takes over", "/by"))
     _refuse(faults)
-    return said["by"].strip(), said.get("text", "").strip()
+    return named_members["by"].strip(), named_members.get("text", "").strip()
 
 
 def _read_object(body: bytes) -> dict[str, Any]:

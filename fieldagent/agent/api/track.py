@@ -48,15 +48,15 @@ async def _answer_day(parts: Parts, tracking: Tracking, request: Request) -> Res
     refuse_others(request, ("day",))
     clock = parts.journal.clock
     now = datetime.fromtimestamp(clock.date(clock.now()), UTC)
-    begin = _find_day_start(dict(request.query).get("day"), now)
+    day_start = _find_day_start(dict(request.query).get("day"), now)
     own, _ = await places.list_newest(parts.journal, SEARCHED_POSITIONS_MAX)
     track = sorted((each for each in own if isinstance(each.place, Location)), key=_read_moment)
     pause = tracking.pause()
-    end = begin + timedelta(days=1)
+    end = day_start + timedelta(days=1)
     pace = tracking.tracker
     return make_json_response(
         {
-            "day": f"{begin:%Y-%m-%d}",
+            "day": f"{day_start:%Y-%m-%d}",
             "days": sorted({f"{each.moment:%Y-%m-%d}" for each in track}),
             "pause": pause,
             "positions": [
@@ -66,12 +66,12 @@ async def _answer_day(parts: Parts, tracking: Tracking, request: Request) -> Res
                     "longitude": each.place.longitude,
                 }
                 for each in track
-                if begin <= each.moment < end
+                if day_start <= each.moment < end
             ],
             "gaps": [
                 {"from": first, "until": last}
                 for first, last in _find_gaps(track, pause, now)
-                if first < end.timestamp() and (last or now.timestamp()) > begin.timestamp()
+                if first < end.timestamp() and (last or now.timestamp()) > day_start.timestamp()
             ],
             "chosenInterval": tracking.chosen,
             "tracker": None if pace is None else _encode_position(pace),
@@ -150,14 +150,18 @@ async def _answer_cost(parts: Parts, tracking: Tracking, request: Request) -> Re
 
     def of(channel: Channel, pause: float) -> dict[str, Any]:
         cost = estimates[channel]
-        many = -(-DAY_S // (pause * (pace.satellite_factor if channel == Channel.SATELLITE else 1)))
-        paid = int(cost.credits * many)
+        reports_per_day = -(
+            -DAY_S // (pause * (pace.satellite_factor if channel == Channel.SATELLITE else 1))
+        )
+        credits_per_day = int(cost.credits * reports_per_day)
         price = parts.price
         return {
-            "positions": int(many),
-            "bytes": int(cost.bytes * many),
-            "credits": paid,
-            "money": price.format_amount(paid) if price is not None and paid else None,
+            "positions": int(reports_per_day),
+            "bytes": int(cost.bytes * reports_per_day),
+            "credits": credits_per_day,
+            "money": price.format_amount(credits_per_day)
+            if price is not None and credits_per_day
+            else None,
         }
 
     day = {
@@ -208,8 +212,8 @@ async def _accept_report(parts: Parts, tracking: Tracking, request: Request) -> 
     """Accept a tracker's report about itself, and return the chosen interval."""
     body = _read_object(request)
     faults = [
-        (sentence("must be {words}", words=words), f"/{name}")
-        for name, (fits, words) in MEMBERS.items()
+        (sentence("must be {words}", words=expected), f"/{name}")
+        for name, (fits, expected) in MEMBERS.items()
         if not fits(body.get(name))
     ]
     if faults:

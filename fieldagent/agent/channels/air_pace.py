@@ -86,12 +86,12 @@ def compute_lone_wait(share: float, crowd: int) -> float:
     earlier packet of another station contains the confirmation. Some stations may miss that packet,
     so this kit still confirms.
     """
-    share, most = scale_share(share, crowd), compute_ack_wait(crowd)
+    share, longest_wait = scale_share(share, crowd), compute_ack_wait(crowd)
     if share >= 1:
         return inf
     if crowd <= CROWD_STATIONS:
-        return draw_backoff(share, most, crowd)
-    return most / 2 + draw_backoff(share, most / 2, ANSWERING_STATIONS)
+        return draw_backoff(share, longest_wait, crowd)
+    return longest_wait / 2 + draw_backoff(share, longest_wait / 2, ANSWERING_STATIONS)
 
 
 class AirTurn(NamedTuple):
@@ -181,8 +181,8 @@ class AirPace:
         longest = max(PAUSE_MAX_S, self.slowest_air_time * PAUSE_AIR_TIME_SHARE) * min(
             1.0, max(1, self._last_turn.stations_in_range) / CROWD_STATIONS
         )
-        held = self._last_turn.more_fragments * self._spacing
-        return held + (0.1 + 0.9 * share) * longest
+        held_time = self._last_turn.more_fragments * self._spacing
+        return held_time + (0.1 + 0.9 * share) * longest
 
     def compute_answer_wait(self, tries: int, *, part: bool, urgent: bool = False) -> float:
         """Return the seconds to wait for an answer. The wait is shorter for urgent packets and for

@@ -202,9 +202,9 @@ class CellularDriver:
             self.progress()
             self.pace.requested_wait = None
             try:
-                ended = await self._run_link()
-                self._judge_attempt(ended)
-                if ended.code not in _REGULAR_CLOSES:
+                link_end = await self._run_link()
+                self._judge_attempt(link_end)
+                if link_end.code not in _REGULAR_CLOSES:
                     await self.link.recorder.record_fault(self.link.reason)
             except Unreachable as trouble:
                 self.keepalive.record_missed()
@@ -242,13 +242,13 @@ class CellularDriver:
         raise Unreachable(LinkState.NO_SERVICE, text)
 
     async def _exchange(self, exchange: LinkSession[Transmission]) -> LinkEnd:
-        began = trio.current_time()
+        started_at = trio.current_time()
         try:
             return await exchange.run()
         finally:
             self.turn.record_link_state(is_linked=False)
             self.dead_since = trio.current_time()
-            if exchange.acknowledged or self.dead_since - began > PAUSE_MAX:
+            if exchange.acknowledged or self.dead_since - started_at > PAUSE_MAX:
                 self.pace.attempts = 0
 
     def _open_link(self) -> None:
@@ -272,8 +272,8 @@ class CellularDriver:
         if fault is not None:
             self._show(LinkState.FAULT, fault)
         else:
-            why = link_end.reason or f"the hub ended the link ({link_end.code})"
-            self._show(LinkState.NO_SERVICE, f"the link ended: {why}")
+            reason = link_end.reason or f"the hub ended the link ({link_end.code})"
+            self._show(LinkState.NO_SERVICE, f"the link ended: {reason}")
 
     def _store_requested_wait(self, retry_s: float | None) -> None:
         """Record when the hub wants the next attempt. If `retry_s` is not None, the hub has

@@ -73,18 +73,19 @@ class ConditionNews:
 
 def is_changed(previous: KitCondition, condition: KitCondition) -> bool:
     """Return True if the change is large enough for a report."""
-    one, other = previous.status, condition.status
+    before, other = previous.status, condition.status
     return (
         (previous.system, previous.cause, previous.starts)
         != (condition.system, condition.cause, condition.starts)
         or previous.throttled != condition.throttled
-        or (one.clock, one.faults, one.trouble) != (other.clock, other.faults, other.trouble)
-        or _is_change_of(one.disk_used, other.disk_used, DISK)
-        or _is_change_of(one.degrees, other.degrees, DEGREES)
-        or _is_change_of(one.millivolts, other.millivolts, MILLIVOLTS)
+        or (before.clock, before.faults, before.trouble)
+        != (other.clock, other.faults, other.trouble)
+        or _is_change_of(before.disk_used, other.disk_used, DISK)
+        or _is_change_of(before.degrees, other.degrees, DEGREES)
+        or _is_change_of(before.millivolts, other.millivolts, MILLIVOLTS)
         or _is_change_of(previous.clock, condition.clock, CLOCK)
-        or _is_change_of(one.credits_left, other.credits_left, CREDITS)
-        or (one.credits_left == 0) != (other.credits_left == 0)
+        or _is_change_of(before.credits_left, other.credits_left, CREDITS)
+        or (before.credits_left == 0) != (other.credits_left == 0)
         or _is_signal_changed(previous.signals or {}, condition.signals or {})
     )
 

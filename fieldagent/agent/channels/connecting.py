@@ -95,8 +95,8 @@ async def _connect(server: ServerPlace) -> trio.SocketStream:
             try:
                 return await _connect_to(server, address, family, kind, protocol)
             except OSError as error:
-                why = os.strerror(error.errno).lower() if error.errno else str(error)
-                last = Unreachable(LinkState.NO_SERVICE, f"{server.host}: {why}")
+                reason = os.strerror(error.errno).lower() if error.errno else str(error)
+                last = Unreachable(LinkState.NO_SERVICE, f"{server.host}: {reason}")
             continue
         text = f"{server.host} does not answer within {ADDRESS_TIMEOUT_S:g} s"
         last = Unreachable(LinkState.NO_SERVICE, text)
@@ -109,8 +109,8 @@ async def _resolve_host(
     try:
         addresses = await trio.socket.getaddrinfo(server.host, server.port, type=socket.SOCK_STREAM)
     except (socket.gaierror, UnicodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is not a host name"
-        text = f"{server.host} is not found: {why}"
+        reason = error.strerror if isinstance(error, OSError) else "it is not a host name"
+        text = f"{server.host} is not found: {reason}"
         raise Unreachable(LinkState.NO_SERVICE, text) from error
     return list(addresses)  # type: ignore[arg-type]
 

@@ -77,8 +77,10 @@ class FlightRecorder:
     def format_trace(self, *, payloads: bool = False) -> str:
         """Return the records in memory as a trace."""
         records = list(self._records)
-        shown = records if payloads else mask(records, self.kind)
-        return trace.format_head(self.kind, is_masked=not payloads) + trace.format_trace(shown)
+        records_shown = records if payloads else mask(records, self.kind)
+        return trace.format_head(self.kind, is_masked=not payloads) + trace.format_trace(
+            records_shown
+        )
 
     async def record_fault(self, text: str) -> None:
         """Record a fault, and append the new records to the ring file, at most every
@@ -111,8 +113,8 @@ def mask(records: Sequence[TraceRecord], kind: str) -> list[TraceRecord]:
     place = list_places("traces").get(kind)
     if place is None:
         return trace.mask(records, kind)
-    shown: list[TraceRecord] = import_own(place)(records)
-    return shown
+    shown_records: list[TraceRecord] = import_own(place)(records)
+    return shown_records
 
 
 def _read(ring: Path) -> str:
@@ -124,9 +126,9 @@ def _append(ring: Path, text: str, kind: str) -> None:
     either the old or the new one, never a mixture.
     """
     before = _read(ring) if ring.exists() else ""
-    whole = before + trace.format_head(kind, is_masked=True) + text
-    if len(whole) > RING_BYTES:
-        whole = whole[-RING_BYTES:]
-        whole = whole[whole.index("\n") + 1 :]
+    trace_text = before + trace.format_head(kind, is_masked=True) + text
+    if len(trace_text) > RING_BYTES:
+        trace_text = trace_text[-RING_BYTES:]
+        trace_text = trace_text[trace_text.index("\n") + 1 :]
     # A damaged disk may return bytes that are not ASCII.
-    replace_file(ring, whole.encode("ascii", "replace"))
+    replace_file(ring, trace_text.encode("ascii", "replace"))

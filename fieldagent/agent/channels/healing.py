@@ -96,14 +96,14 @@ def read_steps(value: str) -> tuple[HealingStep, ...]:
 
 
 def _read_step(step_text: str) -> HealingStep:
-    kind, _, where = step_text.partition(":")
-    line = where.rpartition("/")[2]
+    kind, _, argument = step_text.partition(":")
+    line = argument.rpartition("/")[2]
     if kind == "gpio" and _is_line(line):
-        return HealingStep(kind, where)
-    if kind == "rockblock" and where.count("/") == 1 and all(map(_is_line, where.split("/"))):
-        return HealingStep(kind, where)
-    if kind == "usb" and (not where or where.replace("-", "").replace(".", "").isdigit()):
-        return HealingStep(kind, where)
+        return HealingStep(kind, argument)
+    if kind == "rockblock" and argument.count("/") == 1 and all(map(_is_line, argument.split("/"))):
+        return HealingStep(kind, argument)
+    if kind == "usb" and (not argument or argument.replace("-", "").replace(".", "").isdigit()):
+        return HealingStep(kind, argument)
     if step_text in ("dtr", "command"):
         return HealingStep(kind)
     raise WrongProperty(

@@ -104,8 +104,8 @@ class Healer:
             self._started = True
             await self._switch_on_again()
         ladder, now = self._ladder, self._clock()
-        asked = self._link.heal_now
-        step = ladder.find_due_step(away_since, trio.current_time(), now, is_requested=asked)
+        requested = self._link.heal_now
+        step = ladder.find_due_step(away_since, trio.current_time(), now, is_requested=requested)
         if step is None:
             return False
         place = f"step {ladder.place + 1} of {len(ladder.steps)}"
@@ -136,17 +136,17 @@ class Healer:
         if step.kind == "dtr":
             await trio.to_thread.run_sync(_drop_dtr, self._healing.port)
             return
-        where = step.where
+        argument = step.where
         if step.kind == "usb":
             # Use the device's path in /sys, because the port does not lead to the device while the
             # device is off.
-            where = str(find_usb_switch(self._healing.port, where).resolve())
+            argument = str(find_usb_switch(self._healing.port, argument).resolve())
         try:
-            replace_file(self._off, f"{step.kind} {where}".encode())
+            replace_file(self._off, f"{step.kind} {argument}".encode())
         except OSError as error:
             log.info("%s cannot be written: %s", self._off, error.strerror)
         try:
-            await trio.to_thread.run_sync(_POWER_CYCLE_STEPS[step.kind], where)
+            await trio.to_thread.run_sync(_POWER_CYCLE_STEPS[step.kind], argument)
         except (FileNotFoundError, PermissionError):
             # The device was not switched off, so nothing must be undone.
             self._off.unlink(missing_ok=True)
@@ -158,19 +158,19 @@ class Healer:
         process was killed during the step, or if writing to the device failed.
         """
         try:
-            kind, _, where = self._off.read_text().partition(" ")
+            kind, _, argument = self._off.read_text().partition(" ")
         except (OSError, UnicodeDecodeError):
             return
-        log.warning("%s %s may still be off, because a step did not end", kind, where)
-        on = _SWITCH_ON_STEPS.get(kind)
+        log.warning("%s %s may still be off, because a step did not end", kind, argument)
+        switch_on = _SWITCH_ON_STEPS.get(kind)
         try:
-            if on is not None:
-                await trio.to_thread.run_sync(on, where)
+            if switch_on is not None:
+                await trio.to_thread.run_sync(switch_on, argument)
         except FileNotFoundError:
-            log.info("%s %s no longer exists", kind, where)
+            log.info("%s %s no longer exists", kind, argument)
         except (OSError, ValueError) as error:
             log.error(
-                "%s %s could not be switched on again: %s", kind, where, _describe_error(error)
+                "%s %s could not be switched on again: %s", kind, argument, _describe_error(error)
             )
             return
         self._off.unlink(missing_ok=True)

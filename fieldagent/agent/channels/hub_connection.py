@@ -50,12 +50,12 @@ class HubAddress:
         """Return the host, port and TLS settings of the address. The default port is the port of
         the scheme.
         """
-        where = urlsplit(self.address)
-        port = where.port or _PORTS[where.scheme]
-        secure = where.scheme == "https"
-        host = where.hostname or ""
-        how = "hub-ca-file", self.ca_file, self.interface, self.source
-        return ServerPlace(host, port, secure, *how)
+        url = urlsplit(self.address)
+        port = url.port or _PORTS[url.scheme]
+        secure = url.scheme == "https"
+        host = url.hostname or ""
+        connection_options = "hub-ca-file", self.ca_file, self.interface, self.source
+        return ServerPlace(host, port, secure, *connection_options)
 
 
 async def open_web_socket(hub: HubAddress, stream: trio.abc.Stream, path: str = PATH) -> WebSocket:
@@ -93,7 +93,7 @@ def _make_refusal(refusal: HandshakeRefused) -> Unreachable:
     if refusal.status == STATUS_GONE:
         return Unreachable(LinkState.FAULT, REVOKED_WORDS)
     if refusal.status == UPGRADE_REQUIRED:
-        what = (
+        fault = (
             "the hub answers, but a proxy removes the header Upgrade (HTTP 426): the hub's"
             " proxy must pass WebSockets at /link; see docs/how-to/hub-tls.md for nginx and others"
         )
@@ -101,5 +101,5 @@ def _make_refusal(refusal: HandshakeRefused) -> Unreachable:
         text = f"the hub cannot take the link now: {refusal}"
         return Unreachable(LinkState.NO_SERVICE, text, refusal.retry_after)
     else:
-        what = f"no hub answers at hub-address, or a proxy blocks it: {refusal}"
-    return Unreachable(LinkState.FAULT, what)
+        fault = f"no hub answers at hub-address, or a proxy blocks it: {refusal}"
+    return Unreachable(LinkState.FAULT, fault)

@@ -110,8 +110,8 @@ class KitNotes:
 
     def begin(self) -> None:
         """Start again for a new link. All notes are sent over each new link."""
-        left = self._encode_remaining(OFFER) or self._encode_remaining(PROGRAM_OFFER)
-        if left or outcomes.is_at_work(self.state_directory):
+        remaining_note = self._encode_remaining(OFFER) or self._encode_remaining(PROGRAM_OFFER)
+        if remaining_note or outcomes.is_at_work(self.state_directory):
             self.watch_until = trio.current_time() + WATCH_FILES_S
         self.last_report, self.modems_again = KitReport(), -inf
         self.named_directory, self.reported_in_range, self.reported_backup = False, {}, False
@@ -137,10 +137,10 @@ class KitNotes:
                 return (await self.backup.answer(self.backup_requests.popleft())).encode()
             if (
                 self.read_in_range is not None
-                and (heard := self.read_in_range()) != self.reported_in_range
+                and (in_range := self.read_in_range()) != self.reported_in_range
             ):
-                self.reported_in_range = heard
-                return StationsInRange(heard).encode()
+                self.reported_in_range = in_range
+                return StationsInRange(in_range).encode()
             if (
                 self.condition is not None
                 and (note := self.condition.encode_due_note()) is not None
@@ -199,13 +199,13 @@ class KitNotes:
         and a new offer is written to a file for root's unit. The agent does not verify offers,
         because the unit does this.
         """
-        said = _decode_json(body)
-        if isinstance(said, Directory):
+        document = _decode_json(body)
+        if isinstance(document, Directory):
             if self.directory is not None:
-                await self.directory.keep(said)
+                await self.directory.keep(document)
             return
-        if isinstance(said, InventoryRequest | ItemRequest):
-            self.backup_requests.append(said)
+        if isinstance(document, InventoryRequest | ItemRequest):
+            self.backup_requests.append(document)
             self.offered.set()
             return
         offer = _read(body)
@@ -238,9 +238,9 @@ def _list_modems(links: Mapping[str, ChannelLink]) -> Iterator[ModemReport]:
         if name not in MODEMS:
             continue
         battery = link.facts.get("battery")
-        known = battery if isinstance(battery, int) else None
-        if link.signal is not None or known is not None:
-            yield ModemReport(name, link.signal, known)
+        level = battery if isinstance(battery, int) else None
+        if link.signal is not None or level is not None:
+            yield ModemReport(name, link.signal, level)
 
 
 def find_installation_kind(module: Path) -> str:

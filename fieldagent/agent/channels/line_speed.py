@@ -87,8 +87,8 @@ class LineSpeed:
                 baud == self._probe.speeds[0] or await can_answer_at(port, baud, self._probe)
             ):
                 self.baud = baud
-                if words := self.describe_unusual_speed():
-                    log.warning("%s: the modem %s", port, words)
+                if report := self.describe_unusual_speed():
+                    log.warning("%s: the modem %s", port, report)
                 return
         self.baud = self._probe.speeds[0]
 

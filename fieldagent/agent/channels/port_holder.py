@@ -20,14 +20,14 @@ def describe_holder(port: str) -> str:
         return "is in use by another program: end that first"
     unit = _find_unit(process)
     if unit:
-        named = "the agent" if unit == "fieldagent" else unit
+        program_name = "the agent" if unit == "fieldagent" else unit
         stop = f"`sudo systemctl stop {unit}` frees it, and `start` starts it again"
-        return f"is in use by {named} (process {process}): {stop}"
+        return f"is in use by {program_name} (process {process}): {stop}"
     command = _read_command(process)
-    named = "the agent" if _is_agent(command) else f"`{' '.join(command)[:60]}`"
+    program_name = "the agent" if _is_agent(command) else f"`{' '.join(command)[:60]}`"
     if not command:
-        named = "another program"
-    return f"is in use by {named} (process {process}): `kill {process}` ends it"
+        program_name = "another program"
+    return f"is in use by {program_name} (process {process}): `kill {process}` ends it"
 
 
 def _find_locker(port: str) -> int | None:

@@ -171,7 +171,7 @@ class RadioDriver:
                 follows = transmission.more
 
     async def _transmit(self, transmission: Transmission, flights: trio.Nursery) -> None:
-        began = trio.current_time()
+        started_at = trio.current_time()
         result = TransmitResult.UNKNOWN
         settled = False
         try:
@@ -185,12 +185,12 @@ class RadioDriver:
         finally:
             if not settled:
                 sent = result not in UNSENT_REASONS and not transmission.answerable
-                why = UNSENT_REASONS.get(result, "the radio gave up on the packet")
-                await self._settle(transmission, sent, why, BUSY_RETRY_S)
+                reason = UNSENT_REASONS.get(result, "the radio gave up on the packet")
+                await self._settle(transmission, sent, reason, BUSY_RETRY_S)
         if result is TransmitResult.DROPPED:
             self.link.facts["packetsGivenUp"] = int(self.link.facts.get("packetsGivenUp", 0)) + 1
         elif result is not TransmitResult.SPENT:
-            self.pace.record_transmission(trio.current_time() - began)
+            self.pace.record_transmission(trio.current_time() - started_at)
         self.link.state = LinkState.NO_SERVICE if result in UNSENT_REASONS else LinkState.READY
         self.link.reason = UNSENT_REASONS.get(result, "")
 
@@ -224,22 +224,22 @@ class RadioDriver:
         limit.cancel()
 
     async def _await_answer(self, transmission: Transmission, round_end: trio.Event) -> None:
-        answered = missed = False
-        part, pace, began = transmission.part, self.pace, trio.current_time()
+        is_answered = missed = False
+        part, pace, started_at = transmission.part, self.pace, trio.current_time()
         try:
             with trio.move_on_after(ROUND_MAX_S):
                 await round_end.wait()
-            began = trio.current_time()
+            started_at = trio.current_time()
             patience = pace.compute_answer_wait(
                 transmission.attempts, part=part, urgent=transmission.urgent
             )
             with waits.move_on_after(patience):
-                answered = await self.outbox.wait_for_acknowledgement(transmission)
-                missed = not answered
+                is_answered = await self.outbox.wait_for_acknowledgement(transmission)
+                missed = not is_answered
         finally:
             now = trio.current_time()
-            if answered or missed:
-                pace.record_answer(now, now - began, part=part)
+            if is_answered or missed:
+                pace.record_answer(now, now - started_at, part=part)
             else:
                 pace.record_missed_answer(now)
             self.waiting -= 1
@@ -250,7 +250,7 @@ class RadioDriver:
                 wait = pace.compute_retry_wait(
                     tries, now, share, urgent=transmission.urgent, part=part
                 )
-            await self._settle(transmission, answered, "no answer", wait)
+            await self._settle(transmission, is_answered, "no answer", wait)
 
     async def _settle(
         self, transmission: Transmission, is_sent: bool, reason: str, retry_after: float

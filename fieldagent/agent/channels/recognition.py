@@ -92,10 +92,12 @@ class UnrecognisedDevice(NamedTuple):
     def describe_facts(self) -> str:
         """Return the known facts for people, with a guess about the kind of device."""
         if self.last_bytes:
-            shown = self.last_bytes.decode("ascii", "backslashreplace")[:SHOWN_CHARACTERS_MAX]
+            received_text = self.last_bytes.decode("ascii", "backslashreplace")[
+                :SHOWN_CHARACTERS_MAX
+            ]
             return (
-                f"an unknown device answers ({shown!r} …): check its speed and firmware, and"
-                " that it is a radio"
+                f"an unknown device answers ({received_text!r} …): check its speed and firmware,"
+                " and that it is a radio"
             )
         if self.echoes:
             return (
@@ -120,17 +122,19 @@ class _ReceivedBytes:
         del self._said[:-RECEIVED_BYTES_MAX]
 
     def get_received(self) -> bytes:
-        said = bytes(self._said)
+        received = bytes(self._said)
         for each in self._asked:
             # Compare without line endings, because terminals change them in the echo.
-            said = said.replace(each.strip(b"\r\0"), b"")
-        return said
+            received = received.replace(each.strip(b"\r\0"), b"")
+        return received
 
     def judge(self) -> UnrecognisedDevice:
-        said = self.get_received()
-        echoes = len(said) < len(self._said)
+        received = self.get_received()
+        echoes = len(received) < len(self._said)
         # A terminal returns lines with its own line endings, and with prompts between them.
-        return UnrecognisedDevice(b"" if echoes and not said.strip(b"\r\n\0") else said, echoes)
+        return UnrecognisedDevice(
+            b"" if echoes and not received.strip(b"\r\n\0") else received, echoes
+        )
 
 
 async def recognise(
@@ -151,9 +155,9 @@ async def recognise(
                     hearing.ask(GUARD_BYTES + question)
                     await line.write(GUARD_BYTES + question)
                 while True:
-                    said = hearing.get_received()
+                    received = hearing.get_received()
                     for each in (*kinds_to_ask, *known_kinds):
-                        if each.is_answer(said):
+                        if each.is_answer(received):
                             return each
                     hearing.add_bytes(await line.read())
     return hearing.judge()
@@ -168,11 +172,11 @@ async def answer_to(
     """Send `question`, and call `read` with all bytes that have arrived so far, until it returns a
     value. Return this value, or None after `seconds` seconds. Raises PortLost.
     """
-    said = bytearray()
+    received = bytearray()
     with waits.move_on_after(seconds):
         if question:
             await line.write(question)
-        while (answer := read(bytes(said))) is None:
-            said += await line.read()
+        while (answer := read(bytes(received))) is None:
+            received += await line.read()
         return answer
     return None

@@ -43,7 +43,7 @@ async def run_and_reopen(
     tries = 0
     while True:
         progress()
-        began = trio.current_time()
+        started_at = trio.current_time()
         try:
             await work()
         except* lost_errors as trouble:
@@ -54,7 +54,7 @@ async def run_and_reopen(
             failed = ""
         if failed:
             await link.recorder.record_fault(failed)
-        steady = trio.current_time() - began >= STABLE_AFTER_S
+        steady = trio.current_time() - started_at >= STABLE_AFTER_S
         if await heal() or steady:
             tries = 0
         pause = REOPEN_AFTER[min(tries, len(REOPEN_AFTER) - 1)]

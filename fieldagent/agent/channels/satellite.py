@@ -113,14 +113,14 @@ class ModemMessageReader:
         Raises ModemSilent, PortLost.
         """
         self._size = size or self._size
-        read, hurry = await self._read_with_retries()
-        if read is None or not (read.intact or read.body):
+        message, hurry = await self._read_with_retries()
+        if message is None or not (message.intact or message.body):
             if not self.mailbox.withheld:
                 log.error("%s", WITHHELD_REASON)
             self.mailbox.withheld = True
             return ReadResult.NOTHING
         now = trio.current_time()
-        if not read.intact:
+        if not message.intact:
             if self.garbled_since is None:
                 self.garbled_since = now
                 await self.modem.link.recorder.record_fault("a message was garbled")
@@ -128,19 +128,19 @@ class ModemMessageReader:
                 return ReadResult.STAYS
         if size:
             self.mailbox.uncleared_message = b""
-        if read.body and read.body != self.mailbox.uncleared_message:
-            if read.intact:
-                await self.reception.receive(read.body)
+        if message.body and message.body != self.mailbox.uncleared_message:
+            if message.intact:
+                await self.reception.receive(message.body)
             else:
-                unreadable = Unreadable(self._size or len(read.body), read.guard)
+                unreadable = Unreadable(self._size or len(message.body), message.guard)
                 await self.reception.receive(
-                    read.body, damage=GARBLED_REASON, unreadable_message=unreadable
+                    message.body, damage=GARBLED_REASON, unreadable_message=unreadable
                 )
-            self.mailbox.uncleared_message = read.body
+            self.mailbox.uncleared_message = message.body
         if await self.modem.clear(sbd.CLEAR_MT):
             self.mailbox.uncleared_message = b""
         self.mailbox.withheld, self.garbled_since, self._size = False, None, 0
-        return ReadResult.STORED if read.body else ReadResult.NOTHING
+        return ReadResult.STORED if message.body else ReadResult.NOTHING
 
     async def _read_with_retries(self) -> tuple[sbd.MobileTerminatedMessage | None, bool]:
         """Read the message until it is intact, at most a few times. Return the best result, and
@@ -191,10 +191,10 @@ async def run(
     `pace` contains the results of earlier runs. `progress` is called at least every 90 seconds. If
     `registers`, the modem registers with the network by itself after it was moved.
     """
-    more = (sbd.REGISTRATION,) if registers else ()
+    settings_lines = (sbd.REGISTRATION,) if registers else ()
 
     async def work() -> None:
-        async with open_modem(port, await speed.find_speed(port), link, *more) as modem:
+        async with open_modem(port, await speed.find_speed(port), link, *settings_lines) as modem:
             driver = SatelliteDriver(modem, outbox, reception, link, pace, progress)
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(end_pauses_on_request, link, pace.rest, modem.wake_waiting)
@@ -290,15 +290,15 @@ class SatelliteDriver:
         self.link.next_urgent = self.pace.rest.compute_end(self.modem.service, urgent=True)
         if self.link.state is LinkState.FAULT:
             return
-        away = self.modem.service is False
-        self.link.state = LinkState.NO_SERVICE if away else LinkState.READY
-        mailbox = "" if away else self.pace.mailbox.describe_wait()
+        is_out_of_service = self.modem.service is False
+        self.link.state = LinkState.NO_SERVICE if is_out_of_service else LinkState.READY
+        mailbox = "" if is_out_of_service else self.pace.mailbox.describe_wait()
         if self.mail.garbled_since is not None:
             mailbox = STAYS_IN_MODEM_REASON
-        held = self.outbox.describe_hold() or self._describe_mail_hold()
-        if held and held != self.link.reason:
-            log.warning("%s", held)
-        self.link.reason = held or mailbox
+        hold = self.outbox.describe_hold() or self._describe_mail_hold()
+        if hold and hold != self.link.reason:
+            log.warning("%s", hold)
+        self.link.reason = hold or mailbox
 
     def _describe_mail_hold(self) -> str:
         """Return a sentence for people if messages wait at the gateway and today's budget cannot
@@ -307,10 +307,10 @@ class SatelliteDriver:
         waiting = self.pace.mailbox.queued
         if not (self.modem.has_rung or waiting) or self.outbox.compute_allowance(mailbox=True) != 0:
             return ""
-        what = format_count(waiting, "message") if waiting else "a message"
+        messages = format_count(waiting, "message") if waiting else "a message"
         return (
-            f"{what} at the gateway, but no credits are left today to fetch more: half of them"
-            " are reserved for messages from the kit"
+            f"{messages} at the gateway, but no credits are left today to fetch more: half of"
+            " them are reserved for messages from the kit"
         )
 
     # Methods that wait for the next task.
@@ -332,11 +332,11 @@ class SatelliteDriver:
         if self.modem.service is False:
             # The modem may have lost the setting with which it reports its service.
             await self.modem.hold_settings()
-            urgent = partial(self.outbox.wait_until_ready, urgent=True)
+            wait_until_urgent = partial(self.outbox.wait_until_ready, urgent=True)
             self.link.next_look = trio.current_time() + NO_SERVICE_WAIT_S
             await self._wait(
                 NO_SERVICE_WAIT_S,
-                urgent,
+                wait_until_urgent,
                 self.modem.wait_for_network,
                 self.link.wait_until_requested,
             )
@@ -378,10 +378,12 @@ class SatelliteDriver:
         now, pace = trio.current_time(), self.pace
         since = now - pace.last_session
         check = pace.mailbox_check is not None and since >= pace.mailbox_check
-        wanted = self.modem.has_rung or pace.mailbox.queued > 0 or check
+        is_check_wanted = self.modem.has_rung or pace.mailbox.queued > 0 or check
         rested = now >= max(pace.rest.compute_end(self.modem.service), pace.mailbox.until)
         free = not pace.mailbox.withheld
-        return wanted and rested and free and self.outbox.compute_allowance(mailbox=True) != 0
+        return (
+            is_check_wanted and rested and free and self.outbox.compute_allowance(mailbox=True) != 0
+        )
 
     # Methods for a session.
 
@@ -436,8 +438,8 @@ class SatelliteDriver:
         self.link.state = LinkState.BUSY
         rang, self.modem.has_rung = self.modem.has_rung, False
         try:
-            urgent = transmission is not None and transmission.urgent
-            result = await self.modem.hold_session(answers_ring=rang, urgent=urgent)
+            is_urgent = transmission is not None and transmission.urgent
+            result = await self.modem.hold_session(answers_ring=rang, urgent=is_urgent)
         except BaseException:
             self.modem.has_rung = self.modem.has_rung or rang
             raise
@@ -544,8 +546,12 @@ class SatelliteDriver:
         """Book a mailbox check whose reply was lost, if the MOMSN shows that it took place. If the
         check fetched a message, the message is still in the modem, and is booked when it is read.
         """
-        begun, self.pace.mailbox.begun_check = self.pace.mailbox.begun_check, None
-        if begun is None or begun == (self.modem.imei, status.momsn) or status.mt_flag:
+        started_check, self.pace.mailbox.begun_check = self.pace.mailbox.begun_check, None
+        if (
+            started_check is None
+            or started_check == (self.modem.imei, status.momsn)
+            or status.mt_flag
+        ):
             return
         self.pace.mailbox.rest(trio.current_time(), self.pace.random.random())
         await self.outbox.spend(1)
@@ -556,17 +562,17 @@ class SatelliteDriver:
         """Decide from the modem's sequence numbers whether the message of an intent was sent. If it
         was not sent, send the identical bytes again, before all other messages except an SOS.
         """
-        urgent = intent.transmission.urgent
-        await self._wait_until_rested(urgent=urgent)
+        is_urgent = intent.transmission.urgent
+        await self._wait_until_rested(urgent=is_urgent)
         status = await self.modem.read_status()
-        same = intent.modem == self.modem.imei
+        is_same_modem = intent.modem == self.modem.imei
         moved = status.momsn == (intent.at_modem + 1) % sbd.MOMSN_MODULUS
-        if same and moved and self.modem.is_holding_own_message:
+        if is_same_modem and moved and self.modem.is_holding_own_message:
             log.info("message %d had been sent, as the modem's number shows", intent.at_modem)
             await self.outbox.settle(intent.transmission, Outcome.SENT)
             await self.modem.clear(sbd.CLEAR_MO)
             return
-        if not (same and status.momsn == intent.at_modem):
+        if not (is_same_modem and status.momsn == intent.at_modem):
             log.warning(
                 "unknown whether message %d was sent by modem %s: sending again; a second"
                 " copy does no harm because of its number",
@@ -576,7 +582,7 @@ class SatelliteDriver:
             await self.outbox.record_copy(intent.transmission)
         if status.mt_flag:
             await self.mail.read(is_needed=True)
-        if not urgent and await self._is_urgent_waiting():
+        if not is_urgent and await self._is_urgent_waiting():
             log.info("an SOS is sent before message %d, which is sent again later", intent.at_modem)
             await self.outbox.settle(
                 intent.transmission, Outcome.NOT_SENT, reason="an SOS was sent first"

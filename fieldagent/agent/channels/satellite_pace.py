@@ -109,10 +109,10 @@ class GatewayMailbox:
         """Record that a session reached the gateway. Start a pause if messages wait but none
         arrived.
         """
-        brought = result.mt_status == 1 and result.mt_length > 0
+        has_message = result.mt_status == 1 and result.mt_length > 0
         blocked = result.mo_status == TOO_LARGE
         self.queued = result.queued
-        if brought or not (blocked or result.queued):
+        if has_message or not (blocked or result.queued):
             self.fruitless_checks, self.until = 0, -inf
             return
         self.rest(now, random_share, FRUITLESS_MAX if blocked else 0.0)

@@ -176,8 +176,8 @@ class Modem:
         command = sbd.READ_BINARY
         try:
             await self._write(command, self.conversation.send(command), READ_TIMEOUT_S)
-            here = -1
-            while here < (here := self.conversation.unread):
+            position = -1
+            while position < (position := self.conversation.unread):
                 with waits.move_on_after(READ_TIMEOUT_S):
                     self._record_echo(await self._replies[1].receive())
                     return self.last_read

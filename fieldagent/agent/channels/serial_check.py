@@ -37,8 +37,8 @@ def _describe_right(port: Path, mode: os.stat_result) -> str:
     # Linux has a console on such a line, and the console's getty makes the line accessible only to
     # root.
     getty = f"sudo systemctl disable --now serial-getty@{port.name}"
-    shown = f"{stat.S_IMODE(mode.st_mode):04o}"
-    return f"its mode is {shown}, only for root. If it is a console, run `{getty}` and restart"
+    mode_text = f"{stat.S_IMODE(mode.st_mode):04o}"
+    return f"its mode is {mode_text}, only for root. If it is a console, run `{getty}` and restart"
 
 
 def _name_port(group: int) -> str:

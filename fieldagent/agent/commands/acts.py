@@ -270,18 +270,18 @@ async def hold_packages(context: CommandContext, command_record: StoredCommand) 
     kind, queue = _find_kind_to_hold(context, command_record)
     await context.parts.journal.persist(commands.record_held_kind(kind, is_held=True))
     # List the Packages again, to include those that were posted in the meantime.
-    there = _list_queued_of_kind(context, queue, kind)
-    hold_back(queue, kind, there)
-    return f"{kind} waits: {format_count(len(there), 'Package')} now"
+    queued = _list_queued_of_kind(context, queue, kind)
+    hold_back(queue, kind, queued)
+    return f"{kind} waits: {format_count(len(queued), 'Package')} now"
 
 
 async def resume(context: CommandContext, command_record: StoredCommand) -> str:
     """Release the Packages of the kind that `hold` holds back. Raises CannotBeDone."""
     kind, queue = _find_kind_to_hold(context, command_record)
     await context.parts.journal.persist(commands.record_held_kind(kind, is_held=False))
-    there = _list_queued_of_kind(context, queue, kind)
-    release_kind(queue, kind, there)
-    return f"{kind} goes again: {format_count(len(there), 'Package')} now"
+    queued = _list_queued_of_kind(context, queue, kind)
+    release_kind(queue, kind, queued)
+    return f"{kind} goes again: {format_count(len(queued), 'Package')} now"
 
 
 def _find_kind_to_hold(
@@ -294,8 +294,12 @@ def _find_kind_to_hold(
 
 def _list_queued_of_kind(context: CommandContext, queue: ChannelQueue, kind: str) -> list[int]:
     """Return the queued Packages of `kind` that are not an SOS."""
-    known = outbound.read_packages(context.parts.journal, queue.list_waiting())
-    packages = {key: each.package for key, each in known.items() if isinstance(each, StoredPackage)}
+    packages_by_sequence = outbound.read_packages(context.parts.journal, queue.list_waiting())
+    packages = {
+        key: each.package
+        for key, each in packages_by_sequence.items()
+        if isinstance(each, StoredPackage)
+    }
     return [
         sequence
         for sequence, package in packages.items()

@@ -13,9 +13,9 @@ from fieldagent.wire.command import Argument, get_answer_size
 
 def read_status(context: CommandContext, arguments: tuple[Argument, ...]) -> bytes:
     """Return the kit's condition in 32 bytes."""
-    answer, trouble = context.status(), context.trouble() is not None
+    answer, has_trouble = context.status(), context.trouble() is not None
     return kit_status.encode(
-        make_status(context.settings, answer, context.start_count, trouble=trouble)
+        make_status(context.settings, answer, context.start_count, trouble=has_trouble)
     )
 
 
@@ -28,15 +28,15 @@ def log(context: CommandContext, arguments: tuple[Argument, ...]) -> bytes:
 def show_history(context: CommandContext, arguments: tuple[Argument, ...]) -> bytes:
     """Return the history of a Package, the newest event first. Raises CannotBeDone."""
     journal, id_ = context.parts.journal, int(arguments[0])
-    known = outbound.find_by_id(journal, id_)
-    if known is None:
+    package = outbound.find_by_id(journal, id_)
+    if package is None:
         raise CannotBeDone(f"no Package has the id {id_}")
-    receipts = outbound.list_receipts(journal, known.sequence)
-    lines = [f"status {known.status or 'waiting'}"]
-    for each in reversed(history.list_lines(journal, known, receipts)):
+    receipts = outbound.list_receipts(journal, package.sequence)
+    lines = [f"status {package.status or 'waiting'}"]
+    for each in reversed(history.list_lines(journal, package, receipts)):
         often = f"x{each.times}" if each.times > 1 else ""
-        words = (format_clock_time(each.at), each.channel or "", each.event, each.detail, often)
-        lines.append(" ".join(filter(None, words)))
+        columns = (format_clock_time(each.at), each.channel or "", each.event, each.detail, often)
+        lines.append(" ".join(filter(None, columns)))
     return answer_text.pack_lines(lines, get_answer_size(arguments[1:]))
 
 

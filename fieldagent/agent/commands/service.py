@@ -68,9 +68,11 @@ async def run(context: CommandContext, gate: CommandGate) -> None:
             for each in commands.list_unanswered(journal):
                 if each.state == "owed":
                     await _send_answer(context, each)
-            left = commands.list_unanswered(journal)
-            if all(each.state == "accepted" and _can_still_arrive(context, each) for each in left):
-                with waits.move_on_after(RECHECK_AFTER_S if left else inf):
+            unanswered = commands.list_unanswered(journal)
+            if all(
+                each.state == "accepted" and _can_still_arrive(context, each) for each in unanswered
+            ):
+                with waits.move_on_after(RECHECK_AFTER_S if unanswered else inf):
                     await news.wait()
 
 
@@ -101,12 +103,12 @@ def _record_log(context: CommandContext) -> Iterator[None]:
 
 
 async def _carry_out(context: CommandContext, command_record: StoredCommand) -> CommandAnswer:
-    words = format_command(command_record.command)
+    command_text = format_command(command_record.command)
     if not command_record.is_readable:
         return _make_answer(command_record, CommandOutcome.FAILED, UNREADABLE)
     if _is_something_missing(context, command_record):
         return _make_answer(command_record, CommandOutcome.REFUSED, SUBJECT_MISSING_REASON)
-    log.info("the hub's command %d: %s", command_record.number, words)
+    log.info("the hub's command %d: %s", command_record.number, command_text)
     name = get_verb(command_record.command).name
     try:
         if name in READER_BY_VERB:
@@ -122,7 +124,7 @@ async def _carry_out(context: CommandContext, command_record: StoredCommand) -> 
         return _make_mistake_answer(command_record, error)
     boot = context.parts.journal.clock.get_base().boot
     await context.parts.journal.persist(commands.begin(command_record.number, boot))
-    log.warning("the hub's command %d is carried out: %s", command_record.number, words)
+    log.warning("the hub's command %d is carried out: %s", command_record.number, command_text)
     return await _make_done(context, command_record, name)
 
 

@@ -98,8 +98,8 @@ class Logbook:
         """Write the file. A failure is only logged. The content is then missing after a restart."""
         try:
             with self._writing:
-                known = json.dumps(asdict(self._known), separators=(",", ":"))
-                write_in_slots(self._path, known.encode())
+                document = json.dumps(asdict(self._known), separators=(",", ":"))
+                write_in_slots(self._path, document.encode())
         except OSError as error:
             log.warning("the kit's logbook cannot be stored: %s", error)
 
@@ -113,15 +113,19 @@ class Logbook:
         the present time on trio's clock.
         """
         hour = round(self._now() / HOUR) - 1
-        hours = {name: dict(known) for name, known in self._known.hours.items()}
+        hours = {name: dict(hour_signals) for name, hour_signals in self._known.hours.items()}
         for name, link in links.items():
             if (bars := compute_median(link.signals, clock - HOUR, clock)) is not None:
                 hours.setdefault(name, {})[hour] = bars
         recent = {
-            name: {each: bars for each, bars in known.items() if 0 <= hour - each < REPORTED_HOURS}
-            for name, known in hours.items()
+            name: {
+                each: bars
+                for each, bars in hour_signals.items()
+                if 0 <= hour - each < REPORTED_HOURS
+            }
+            for name, hour_signals in hours.items()
         }
-        kept = {name: known for name, known in recent.items() if known}
+        kept = {name: hour_signals for name, hour_signals in recent.items() if hour_signals}
         self._known = replace(self._known, hours=kept)
 
     def compute_time_to_hour(self) -> float:
@@ -135,12 +139,12 @@ class Logbook:
         current hour.
         """
         hour = int(self._now() // HOUR)
-        began = clock - self._now() % HOUR
+        started_at = clock - self._now() % HOUR
         medians = {}
         for name, link in links.items():
-            known = self._known.hours.get(name, {})
-            before = [known.get(hour - ago) for ago in range(REPORTED_HOURS - 1, 0, -1)]
-            hours = [*before, compute_median(link.signals, began, clock)]
+            hour_signals = self._known.hours.get(name, {})
+            before = [hour_signals.get(hour - ago) for ago in range(REPORTED_HOURS - 1, 0, -1)]
+            hours = [*before, compute_median(link.signals, started_at, clock)]
             if any(bars is not None for bars in hours):
                 medians[name] = hours
         return medians
@@ -164,8 +168,8 @@ def compute_median(
     None if they were never known. `signals` are pairs of time and bars, each valid until the next.
     """
     weights: dict[int, float] = {}
-    for (at, bars), (following, _) in pairwise([*signals, (max(start, end), None)]):
-        seconds = min(following, end) - max(at, start)
+    for (at, bars), (until, _) in pairwise([*signals, (max(start, end), None)]):
+        seconds = min(until, end) - max(at, start)
         if bars is not None and seconds > 0:
             weights[bars] = weights.get(bars, 0.0) + seconds
     half, so_far = sum(weights.values()) / 2, 0.0
@@ -195,5 +199,5 @@ def _count_within(value: Any, end: int) -> int:
 
 
 def _group_by_hour(hours: Mapping[str, Any]) -> dict[int, int]:
-    known = {int(hour): max(0, min(int(bars), BARS_MAX)) for hour, bars in hours.items()}
-    return dict(sorted(known.items())[-REPORTED_HOURS:])
+    bars_by_hour = {int(hour): max(0, min(int(bars), BARS_MAX)) for hour, bars in hours.items()}
+    return dict(sorted(bars_by_hour.items())[-REPORTED_HOURS:])

@@ -26,16 +26,18 @@ _CARD_RESET, _POWER_UNDER, _POWER_OVER = 0x20, 0x10, 0x40
 def read_disk(folder: Path) -> tuple[int, int]:
     """Return the free bytes of the folder's volume, and the percentage used."""
     volume = os.statvfs(folder)
-    used = volume.f_blocks - volume.f_bfree
-    whole = used + volume.f_bavail
-    return volume.f_bavail * volume.f_frsize, -(-100 * used // whole) if whole else 100
+    used_blocks = volume.f_blocks - volume.f_bfree
+    total_blocks = used_blocks + volume.f_bavail
+    return volume.f_bavail * volume.f_frsize, -(
+        -100 * used_blocks // total_blocks
+    ) if total_blocks else 100
 
 
 def read_degrees() -> int | None:
     """Return the highest processor temperature in degrees Celsius, or None if none is reported."""
     readings = [_number(each / "temp") for each in ROOT.glob("sys/class/thermal/thermal_zone*")]
-    known = [each for each in readings if each is not None]
-    return round(max(known) / 1000) if known else None
+    degrees = [each for each in readings if each is not None]
+    return round(max(degrees) / 1000) if degrees else None
 
 
 def read_millivolts() -> int | None:

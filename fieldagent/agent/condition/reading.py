@@ -30,7 +30,7 @@ def make_status(
     links = [channels[name] for name in LINKS]
     space = channels["satellite"]
     budget, spent = space.get("creditsPerDay"), space["creditsToday"]
-    free, used = machine.read_disk(settings.state_directory)
+    free, used_share = machine.read_disk(settings.state_directory)
     version, since = read_version_numbers(__version__)
     satellite, radio, cellular = (each["state"] or STATES[0] for each in links)
     bars = [each["signal"] for each in links]
@@ -39,7 +39,7 @@ def make_status(
         version,
         since,
         free,
-        used,
+        used_share,
         machine.read_degrees(),
         machine.read_millivolts(),
         round(answer["uptime"]),
@@ -63,7 +63,7 @@ def make_condition(
     """Return the kit's condition: its status and other facts about the kit. `links` are its
     channels' links by name.
     """
-    heard = {name: link for name, link in links.items() if name in REPORTED_CHANNELS}
+    reported_links = {name: link for name, link in links.items() if name in REPORTED_CHANNELS}
     return KitCondition(
         status,
         machine.read_system_name(),
@@ -71,7 +71,7 @@ def make_condition(
         logbook.count_starts(),
         machine.read_throttling(),
         _compute_clock_lead(clock),
-        logbook.compute_signals(heard, trio.current_time()),
+        logbook.compute_signals(reported_links, trio.current_time()),
     )
 
 

@@ -104,9 +104,9 @@ class Entrance:
                 self._tats[each] -= 60.0 / each[0].per_minute
         cookie = secrets.token_urlsafe(32)
         now = self._clock()
-        known = {key: each for key, each in self._signed_in.items() if each[0] > now}
-        newest = sorted(known, key=lambda key: known[key][0])[-SIGNED_IN_MAX + 1 :]
-        self._signed_in = {key: known[key] for key in newest}
+        signed_in = {key: each for key, each in self._signed_in.items() if each[0] > now}
+        newest = sorted(signed_in, key=lambda key: signed_in[key][0])[-SIGNED_IN_MAX + 1 :]
+        self._signed_in = {key: signed_in[key] for key in newest}
         self._signed_in[_digest(cookie)] = (now + SESSION_LIFETIME_S, version)
         return Response(204, headers=(set_cookie(COOKIE, cookie, SESSION_LIFETIME_S, secure=True),))
 

@@ -20,7 +20,7 @@ def make_routes() -> list[Route]:
 
 
 async def _help(request: Request) -> Response:
-    wanted = choose_language(request.headers.get("accept-language", ""), LANGUAGES)
+    language = choose_language(request.headers.get("accept-language", ""), LANGUAGES)
     return Response(
-        303, headers=(("Location", f"/help/{wanted}.html"), ("Vary", "Accept-Language"))
+        303, headers=(("Location", f"/help/{language}.html"), ("Vary", "Accept-Language"))
     )

@@ -70,12 +70,12 @@ class CommandGate:
         if commands.is_known(db, command_number):
             result.duplicates += 1
             return
-        why = self._find_refusal(db, command_number, command, clock, result.now)
+        refusal = self._find_refusal(db, command_number, command, clock, result.now)
         commands.store_command(
             db, command_number, command, result.channel or Channel.RADIO, result.now
         )
-        if why:
-            body = answer_text.pack(why)
+        if refusal:
+            body = answer_text.pack(refusal)
             commands.store_answer(db, CommandAnswer(command_number, CommandOutcome.REFUSED, body))
         result.commands += 1
 

@@ -191,8 +191,8 @@ class _Dispatch:
             if self.reachability is not None:
                 self.reachability.record_failure(result.retry_after)
             if is_early:
-                at, why = delivery.not_before, result.reason
-                await self.spool.postpone(delivery.request_id, at, why, tries=0)
+                at, reason = delivery.not_before, result.reason
+                await self.spool.postpone(delivery.request_id, at, reason, tries=0)
             else:
                 await self.postpone(delivery, result)
         else:

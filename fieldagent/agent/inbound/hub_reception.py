@@ -105,11 +105,11 @@ class HubReception:
             await self._inbox.store_dead_letter(body, cost, channel=channel, reason=damage)
             return
         clock = self._journal.clock
-        owed = inbound.PendingUnreadableReport(unreadable_message, int(clock.date(clock.now())))
+        report = inbound.PendingUnreadableReport(unreadable_message, int(clock.date(clock.now())))
 
         def store_unreadable_report(db: sqlite3.Connection) -> None:
             cost(db)
-            inbound.add_unreadable_report(db, channel, owed)
+            inbound.add_unreadable_report(db, channel, report)
 
         await self._inbox.store_dead_letter(
             body, store_unreadable_report, channel=channel, reason=damage
@@ -126,7 +126,7 @@ class HubReception:
             if self._carrier is not None:
                 goes_down.extend(self._carrier.store(db, result.updates_for_kits, result.now))
 
-        taken = await self._inbox.store_message(
+        received = await self._inbox.store_message(
             body,
             cost,
             channel=self._queue.channel,
@@ -136,22 +136,22 @@ class HubReception:
         )
         if self._carrier is not None:
             self._carrier.queue(goes_down)
-        if taken.has_nameless_author:
+        if received.has_nameless_author:
             self._piggyback.ask_names()
             self._queue.wake()
-        if taken.owed:
+        if received.owed:
             self._piggyback.load_entries()
             self._queue.wake()
-        for sequence in taken.receipts if taken.is_authenticated else ():
+        for sequence in received.receipts if received.is_authenticated else ():
             await self._endings.record_arrival_at_hub(sequence, is_proved=True)
-        for sequence, report in taken.reports:
+        for sequence, report in received.reports:
             try:
-                known = outbound.read_kept_package(self._journal, sequence)
+                package = outbound.read_kept_package(self._journal, sequence)
             except DamagedPackage:
                 continue
-            if known is None:
+            if package is None:
                 continue
-            if not is_report_about(known, report, self._packing.capacity.compute_whole(0)):
+            if not is_report_about(package, report, self._packing.capacity.compute_whole(0)):
                 self._inbox.record_mismatch(sequence)
                 continue
             missing = frozenset(range(report.count)) - report.arrived

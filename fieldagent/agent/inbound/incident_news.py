@@ -83,9 +83,9 @@ class IncidentNews:
         now = clock.date(result.now)
         text = entry.content.content if isinstance(entry.content, Message) else ""
         number = get_incident_number(entry, source)
-        heard = HeardIncident(station, number, IncidentState.OPEN, entry.time, now, text)
-        incident.store_heard_incident(db, heard)
-        return incident.compute_shown_age(heard, clock)
+        heard_incident = HeardIncident(station, number, IncidentState.OPEN, entry.time, now, text)
+        incident.store_heard_incident(db, heard_incident)
+        return incident.compute_shown_age(heard_incident, clock)
 
     def _record_update(
         self,
@@ -98,25 +98,31 @@ class IncidentNews:
     ) -> None:
         speaker = -origin if origin < 0 else OWN_STATION if source is None else source.station
         from_hub = origin >= 0 and source is None
-        about = update.station or (OWN_STATION if from_hub else speaker)
+        station = update.station or (OWN_STATION if from_hub else speaker)
         # A kit without a radio does not know its station number at the hub. It recognises its own
         # incident by the number alone, which is possible because each journal starts at a random
         # number.
         unnamed = self._station == OWN_STATION and incident.has_raised(db, update.incident)
-        if about == self._station or unnamed:
-            about = OWN_STATION
+        if station == self._station or unnamed:
+            station = OWN_STATION
         doubtful = entry.sequence in result.unauthenticated
         by_hub = origin >= 0 and result.is_authenticated and not doubtful
         # Only the hub can verify that another kit's update is about that kit's own incident.
-        proved = by_hub and (from_hub or about != OWN_STATION)
-        if about == OWN_STATION and is_proved(update, self._keys):
-            proved = True
-        counts = proved or (not self._has_hub and self._is_update_allowed(update, about, speaker))
+        counts_as_proved = by_hub and (from_hub or station != OWN_STATION)
+        if station == OWN_STATION and is_proved(update, self._keys):
+            counts_as_proved = True
+        counts = counts_as_proved or (
+            not self._has_hub and self._is_update_allowed(update, station, speaker)
+        )
         # Forward the update unchecked: only the addressed kit has the key to check the proof.
-        if (by_hub or update.proof) and from_hub and about != OWN_STATION:
+        if (by_hub or update.proof) and from_hub and station != OWN_STATION:
             result.updates_for_kits.append(ForwardedUpdate(update, entry.time))
-        named = IncidentUpdate(update.incident, update.state, about, update.by, update.text)
-        incident.record_update(db, named, entry.time, result.now, is_proved=proved, counts=counts)
+        named_update = IncidentUpdate(
+            update.incident, update.state, station, update.by, update.text
+        )
+        incident.record_update(
+            db, named_update, entry.time, result.now, is_proved=counts_as_proved, counts=counts
+        )
 
     def _is_update_allowed(self, update: IncidentUpdate, about: int, speaker: int) -> bool:
         """Return True if a kit without a hub accepts this update from the station `speaker`."""

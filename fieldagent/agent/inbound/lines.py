@@ -39,8 +39,8 @@ class Lines:
             self._line = ""
 
     def _split(self, text: str) -> Iterator[str]:
-        *whole, self._line = (self._line + text).split("\n")
-        for line in whole:
+        *complete_lines, self._line = (self._line + text).split("\n")
+        for line in complete_lines:
             yield from _split_pieces(line) or [""]
         if len(self._line) > LINE_MAX:
             *full, self._line = _split_pieces(self._line)

@@ -46,9 +46,9 @@ async def store_reading(
         inbound.add_pending_stage(db, request_id, stage, name, at)
         return True
 
-    known = await (journal.persist if waits_for_space else journal.commit)(store)
+    package = await (journal.persist if waits_for_space else journal.commit)(store)
     inbox.report_stages()
-    return known
+    return package
 
 
 async def report_new_stages(inbox: Inbox, outboxes: Mapping[Channel, ChannelOutbox]) -> None:

@@ -200,21 +200,21 @@ class Inbox:
             extra_operation(db)
             # The operation may run more than once, so start with an empty result each time.
             proved = not is_tagged or bool(self._keys)
-            taken = ReceivedMessage(
+            received = ReceivedMessage(
                 now,
                 receipt_channel,
                 channel,
                 troubles=[*envelope.not_understood],
                 is_authenticated=proved,
             )
-            self.store_all(db, envelope.origin, envelope.entries, taken)
-            after_store(db, taken)
-            if taken.troubles and not taken.buried:
-                reason = "; ".join(taken.troubles)
+            self.store_all(db, envelope.origin, envelope.entries, received)
+            after_store(db, received)
+            if received.troubles and not received.buried:
+                reason = "; ".join(received.troubles)
                 self._store_dead_letter(
-                    db, DeadLetter(channel, body, reason, self.date(now)), taken
+                    db, DeadLetter(channel, body, reason, self.date(now)), received
                 )
-            return taken
+            return received
 
         taken = await self._journal.persist(store)
         self.publish(taken)
@@ -228,14 +228,14 @@ class Inbox:
 
         def store(db: sqlite3.Connection) -> ReceivedMessage:
             extra_operation(db)
-            trouble = f"{len(body)} bytes over {channel}: {reason}"
-            taken = ReceivedMessage(now, channel=channel, troubles=[trouble])
-            self._store_dead_letter(db, DeadLetter(channel, body, reason, self.date(now)), taken)
-            return taken
+            fault = f"{len(body)} bytes over {channel}: {reason}"
+            received = ReceivedMessage(now, channel=channel, troubles=[fault])
+            self._store_dead_letter(db, DeadLetter(channel, body, reason, self.date(now)), received)
+            return received
 
-        taken = await self._journal.persist(store)
-        self.publish(taken)
-        return taken
+        received = await self._journal.persist(store)
+        self.publish(received)
+        return received
 
     async def replay(self, letter: DeadLetter, *, is_tagged: bool) -> bool:
         """Decode a dead letter again, with the present keys and program version. If this succeeds,
@@ -249,16 +249,16 @@ class Inbox:
             return False
 
         def store(db: sqlite3.Connection) -> ReceivedMessage:
-            taken = ReceivedMessage(self._clock(), channel=letter.channel)
-            self.store_all(db, envelope.origin, envelope.entries, taken)
-            if not taken.troubles:
+            received = ReceivedMessage(self._clock(), channel=letter.channel)
+            self.store_all(db, envelope.origin, envelope.entries, received)
+            if not received.troubles:
                 dead_letters.remove(db, letter.number)
-            return taken
+            return received
 
-        taken = await self._journal.persist(store)
-        if taken.troubles:
+        received = await self._journal.persist(store)
+        if received.troubles:
             return False
-        self.publish(taken)
+        self.publish(received)
         return True
 
     def _describe_item(self, error: RemoteProtocolError) -> str:
@@ -367,8 +367,8 @@ class Inbox:
         elif isinstance(content, RemoteCommand):
             self.commands.store_command(db, entry.sequence, content, self._journal.clock, result)
         elif isinstance(content, Fragment):
-            whole = self.store_fragment(db, origin, entry.sequence, content, result)
-            self.store_all(db, origin, whole or (), result)
+            assembled = self.store_fragment(db, origin, entry.sequence, content, result)
+            self.store_all(db, origin, assembled or (), result)
         elif isinstance(content, _NOT_FOR_A_KIT):
             result.troubles.append(
                 "a note for the air or the hub, which is not valid on this channel"
@@ -381,10 +381,10 @@ class Inbox:
     def _store_receipt(
         self, db: sqlite3.Connection, entry: Entry, receipt: Receipt, result: ReceivedMessage
     ) -> None:
-        number, by, at = entry.sequence, receipt.by, float(entry.time)
+        number, reader, at = entry.sequence, receipt.by, float(entry.time)
         if receipt.stage is not Stage.STORED:
-            outbound.store_stage(db, number, by, receipt.stage, receipt.text, at)
-        elif outbound.store_receipt(db, number, by, at, is_proved=result.is_authenticated):
+            outbound.store_stage(db, number, reader, receipt.stage, receipt.text, at)
+        elif outbound.store_receipt(db, number, reader, at, is_proved=result.is_authenticated):
             result.receipts.append(number)
 
     def _store_report(
@@ -435,13 +435,13 @@ class Inbox:
                 db, entry
             )
             result.has_nameless_author |= origin > 0 and inbound.find_identity(db, origin) is None
-            here = not isinstance(entry.content, Parcel) and (
+            is_addressed_here = not isinstance(entry.content, Parcel) and (
                 entry.sos or origin >= 0 or not directory.is_for_others(db, entry.to)
             )
             if origin >= 0 and isinstance(entry.content, Data) and _is_program(entry.content):
                 program_deltas.store_delta(db, entry.content.payload)
                 result.commands += 1
-            elif here:
+            elif is_addressed_here:
                 spooled = self._spool(db, origin, entry, entry.content, result, extra)
                 result.payloads.append(spooled)
         if entry.sequence == 0:
@@ -467,17 +467,19 @@ class Inbox:
         item = inbound.FragmentedItem(origin, sequence, part.count)
         slices = inbound.store_fragment(db, item, part.index, part.payload, result.now)
         try:
-            whole = reassemble(sequence, part.count, slices)
+            assembled = reassemble(sequence, part.count, slices)
         except RemoteProtocolError as error:
             result.troubles.append(f"{part.count} fragments of {sequence}: {error}")
             inbound.delete_fragments(db, item, kept_position=part.index)
             return None
-        if whole is None:
+        if assembled is None:
             return None
         inbound.delete_fragments(db, item)
-        items = (e for e in whole.entries if e.sequence == sequence and isinstance(e.content, Item))
+        items = (
+            e for e in assembled.entries if e.sequence == sequence and isinstance(e.content, Item)
+        )
         digest = next(map(compute_item_digest, items), None)
-        for fragment in whole.fragments:
+        for fragment in assembled.fragments:
             inbound.mark_arrived(
                 db,
                 origin,
@@ -486,13 +488,15 @@ class Inbox:
                 result.now,
                 complete_item=digest,
             )
-        if whole.not_understood:
-            result.troubles += whole.not_understood
+        if assembled.not_understood:
+            result.troubles += assembled.not_understood
             if result.channel is not None:
-                reason = "; ".join(whole.not_understood)
-                letter = DeadLetter(result.channel, whole.envelope, reason, self.date(result.now))
+                reason = "; ".join(assembled.not_understood)
+                letter = DeadLetter(
+                    result.channel, assembled.envelope, reason, self.date(result.now)
+                )
                 self._store_dead_letter(db, letter, result)
-        return whole.entries
+        return assembled.entries
 
     def _spool(
         self,
@@ -506,12 +510,14 @@ class Inbox:
         sender = inbound.find_identity(db, origin) or _make_numbered_identity(origin)
         moment = get_date(item, entry.time)
         plain = _make_payload(sender, item, moment, result.now, sos=entry.sos, extra=extra)
-        came = None
+        arrived_at = None
         if entry.sequence and not isinstance(item, IncidentUpdate):
-            asks = entry.wants_receipt or entry.sos
-            came = NumberedItem(min(origin, 0), entry.sequence, compute_item_digest(entry), asks)
-        copy = _copy(origin, entry, result) if came is not None and origin > 0 else None
-        payload = replace(plain, item=came, copy=copy)
+            wants_receipt = entry.wants_receipt or entry.sos
+            arrived_at = NumberedItem(
+                min(origin, 0), entry.sequence, compute_item_digest(entry), wants_receipt
+            )
+        copy = _copy(origin, entry, result) if arrived_at is not None and origin > 0 else None
+        payload = replace(plain, item=arrived_at, copy=copy)
         inbound.store_payload(db, payload, self.hooks, result.not_before)
         return payload
 
@@ -529,10 +535,10 @@ def _copy(origin: int, entry: Entry, result: ReceivedMessage) -> bytes:
     """
     number = entry.sequence
     extras = [result.sources.get(number), result.contacts.get(number), result.seen_at.get(number)]
-    beside: list[Content] = [each for each in extras if each is not None]
+    other_contents: list[Content] = [each for each in extras if each is not None]
     if number in result.unauthenticated:
-        beside.append(UnauthenticatedMark())
-    return encode([entry, *(Entry(number, each) for each in beside)], origin=origin)
+        other_contents.append(UnauthenticatedMark())
+    return encode([entry, *(Entry(number, each) for each in other_contents)], origin=origin)
 
 
 def _make_envelope_members(
@@ -542,8 +548,8 @@ def _make_envelope_members(
     sequence = entry.sequence
     contact = result.contacts.get(sequence, Contact())
     members: dict[str, Any] = {name: value for name, value in asdict(contact).items() if value}
-    if (seen := result.seen_at.get(sequence)) is not None:
-        members["estimatedPosition"] = make_estimated_position(*astuple(seen))
+    if (receipts_seen := result.seen_at.get(sequence)) is not None:
+        members["estimatedPosition"] = make_estimated_position(*astuple(receipts_seen))
     if entry.sos:
         members["incident"] = {"number": get_incident_number(entry, source)}
     if age is not None:
@@ -556,9 +562,9 @@ def _make_address_members(db: sqlite3.Connection, entry: Entry) -> dict[str, Any
     receipts.
     """
     members: dict[str, Any] = {"receipt": "read"} if entry.wants_receipt else {}
-    for name, named in (("to", entry.to), ("from", entry.author)):
-        if named is not None:
-            members[name] = directory.make_identity_members(db, named)
+    for name, identity in (("to", entry.to), ("from", entry.author)):
+        if identity is not None:
+            members[name] = directory.make_identity_members(db, identity)
     return members
 
 
@@ -586,10 +592,10 @@ def _record_owed_receipt(
     db: sqlite3.Connection, entry: Entry, result: ReceivedMessage, at: float
 ) -> None:
     if result.owed_channel is not None:
-        owed = inbound.PendingReceipt(
+        pending_receipt = inbound.PendingReceipt(
             entry.sequence, int(at), entry.sos, compute_item_digest(entry)
         )
-        inbound.add_pending_receipt(db, result.owed_channel, owed)
+        inbound.add_pending_receipt(db, result.owed_channel, pending_receipt)
         result.owed = True
 
 
@@ -600,10 +606,10 @@ def is_confirmation_of(
     `sequence`.
     """
     try:
-        known = outbound.read_package_in(db, sequence)
+        package = outbound.read_package_in(db, sequence)
     except DamagedPackage:
         return False
-    if known is None or is_report_about(known, content):
-        return known is not None
+    if package is None or is_report_about(package, content):
+        return package is not None
     result.mismatches.append(sequence)
     return False

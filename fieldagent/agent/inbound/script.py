@@ -79,8 +79,8 @@ async def run_script(
         return HandoverResult(
             HandoverOutcome.REFUSED, "inbound-hook holds a character that no command can have"
         )
-    ended = await _serve_process(process, delivery.body, emit, deadline)
-    if not ended:
+    exit_status = await _serve_process(process, delivery.body, emit, deadline)
+    if not exit_status:
         return HandoverResult(
             HandoverOutcome.REFUSED,
             f"inbound-hook did not end within {deadline:g} s;"
@@ -105,11 +105,11 @@ def make_environment(
     """Return the hook's environment: our own, `make_marks`, and the payload if every shell can
     handle its size and characters.
     """
-    ours = {name: value for name, value in environment.items() if name not in _OWN_VARIABLES}
-    ours |= marks
+    inherited = {name: value for name, value in environment.items() if name not in _OWN_VARIABLES}
+    inherited |= marks
     if len(body) <= ENVIRONMENT_MAX and body.isascii() and "\0" not in body:
-        return ours | {"AGENT_PAYLOAD": body}
-    return ours | {"AGENT_PAYLOAD_OMITTED": "1"}
+        return inherited | {"AGENT_PAYLOAD": body}
+    return inherited | {"AGENT_PAYLOAD_OMITTED": "1"}
 
 
 def judge(status: int) -> HandoverResult:
@@ -168,18 +168,18 @@ async def _serve_process(
             pipes.start_soon(_feed, process.stdin, body)
             pipes.start_soon(_read, process.stdout, partial(_print, emit))
             pipes.start_soon(_read, process.stderr, _log_line)
-            ended = await _end(process, deadline)
+            exit_status = await _end(process, deadline)
             # From now on, do not allow a cancellation, because it would make the agent hand over
             # the same payload again.
-            conclusion.shield = ended
+            conclusion.shield = exit_status
             pipes.cancel_scope.deadline = trio.current_time() + LINGER_S
-    if ended and pipes.cancel_scope.cancelled_caught:
+    if exit_status and pipes.cancel_scope.cancelled_caught:
         log.warning(
             "inbound-hook left child processes that hold its output open: they are stopped;"
             " redirect all of their output if they should continue"
         )
         await _end_all(process)
-    return ended
+    return exit_status
 
 
 async def _end(process: trio.Process, deadline: float) -> bool:

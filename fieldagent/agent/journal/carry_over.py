@@ -47,8 +47,10 @@ def _replace(db: sqlite3.Connection) -> None:
         db.execute(f"DROP TRIGGER main.{name}")
     for (table,) in db.execute(_TABLES).fetchall():
         if table not in UNCOPIED_TABLES:
-            theirs = _list_columns(db, "later", table)
-            names = ", ".join(each for each in _list_columns(db, "main", table) if each in theirs)
+            their_columns = _list_columns(db, "later", table)
+            names = ", ".join(
+                each for each in _list_columns(db, "main", table) if each in their_columns
+            )
             if not names:
                 raise sqlite3.DatabaseError(f"the later journal has no {table}")
             db.execute(f"DELETE FROM main.{table}")

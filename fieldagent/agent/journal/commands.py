@@ -70,12 +70,12 @@ def is_known(db: sqlite3.Connection, command_number: int) -> bool:
     """Return True if the command `command_number` arrived before, or is old."""
     # All numbers below the newest COMMANDS_MAX commands count as known. Of these older commands,
     # the table contains only those without an answer.
-    ((there, count, oldest),) = db.execute(
+    ((is_in_journal, count, oldest),) = db.execute(
         "SELECT (SELECT count(*) FROM command WHERE number = ?), count(*), min(number)"
         " FROM (SELECT number FROM command ORDER BY number DESC LIMIT ?)",
         (command_number, COMMANDS_MAX),
     )
-    return bool(there) or (count >= COMMANDS_MAX and command_number < oldest)
+    return bool(is_in_journal) or (count >= COMMANDS_MAX and command_number < oldest)
 
 
 def read_last_number(db: sqlite3.Connection) -> int:

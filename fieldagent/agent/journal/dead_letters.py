@@ -83,7 +83,7 @@ def count_letters(journal: Journal) -> Tally:
     """Return three numbers of dead letters: arrived since the journal was created, deleted for
     space since then, and kept now.
     """
-    ((kept,),) = journal.read("SELECT count(*) FROM dead_letter")
+    ((letter_count,),) = journal.read("SELECT count(*) FROM dead_letter")
     rows = journal.read("SELECT came, dropped FROM dead_letter_tally")
-    came, dropped = rows[0] if rows else (0, 0)
-    return Tally(came, dropped, kept)
+    arrived, dropped = rows[0] if rows else (0, 0)
+    return Tally(arrived, dropped, letter_count)

@@ -72,10 +72,10 @@ def find_by_name(journal: Journal, text: str) -> Person | None:
 
 def _find_called(candidates: list[Person], text: str) -> Person | None:
     kind, name = _split_kind_and_name(text)
-    there = [each for each in candidates if kind in ("", each.kind)]
+    people = [each for each in candidates if kind in ("", each.kind)]
     for matches in (
-        [each for each in there if each.name == name],
-        [each for each in there if each.name.casefold() == name.casefold()],
+        [each for each in people if each.name == name],
+        [each for each in people if each.name.casefold() == name.casefold()],
     ):
         if kind == "":
             # A kit often has the same name as its user. Then return the user.
@@ -95,9 +95,9 @@ def _split_kind_and_name(text: str) -> tuple[str, str]:
 
 def find_by_handle(journal: Journal, handle: str) -> Person | None:
     """Return the user of the handheld `handle`, or None if the radio is unknown."""
-    wanted = handle.casefold()
+    folded = handle.casefold()
     for person in list_people(journal):
-        if wanted in (each.casefold() for each in person.handles):
+        if folded in (each.casefold() for each in person.handles):
             return person
     return None
 
@@ -130,17 +130,17 @@ def require_known(journal: Journal, addressee: Named | None) -> None:
 
     from fieldagent.wire.kit_note import DIRECTORY_MAX
 
-    listed = list_people(journal)
+    people = list_people(journal)
     kind, name = _split_kind_and_name(addressee)
     # Programs are not in the directory, but a kit that has heard a program can answer it.
-    names = {each.name for each in listed if kind in ("", each.kind)}
+    names = {each.name for each in people if kind in ("", each.kind)}
     names |= {each.name for each in _list_introduced(journal)}
     folded = {each.casefold(): each for each in sorted(names)}
-    if len(listed) >= DIRECTORY_MAX or name.casefold() in folded:
+    if len(people) >= DIRECTORY_MAX or name.casefold() in folded:
         return
     near = get_close_matches(name.casefold(), folded, n=3, cutoff=0.5)
     nearest = ", ".join(folded[each] for each in near)
-    why = (
+    hint = (
         sentence(
             "no such person: {name}; nearest: {nearest}. If the person is new, use the user's"
             " number",
@@ -152,7 +152,7 @@ def require_known(journal: Journal, addressee: Named | None) -> None:
             "no such person: {name}. If the person is new, use the user's number", name=name
         )
     )
-    raise NoSuchPerson([Fault(why, "/to")])
+    raise NoSuchPerson([Fault(hint, "/to")])
 
 
 def describe_addressee(journal: Journal, addressee: Named) -> str:
@@ -204,13 +204,13 @@ def is_for_others(db: sqlite3.Connection, addressee: Named | None) -> bool:
     rows = db.execute("SELECT owner FROM directory").fetchall()
     if not rows or not isinstance(addressee, int):
         return False
-    ((whose,),) = rows
+    ((addressee_kind,),) = rows
     if addressee > 0:
-        return bool(whose != addressee)
+        return bool(addressee_kind != addressee)
     group = db.execute(
         "SELECT members FROM person WHERE kind = 'group' AND number = ?", (-addressee,)
     ).fetchone()
-    return group is not None and whose not in json.loads(group[0])
+    return group is not None and addressee_kind not in json.loads(group[0])
 
 
 async def store_directory(journal: Journal, directory: Directory) -> None:

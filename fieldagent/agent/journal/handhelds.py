@@ -398,7 +398,7 @@ def list_in_sos(journal: Journal, incident: int) -> list[PersonInSos]:
     rows = journal.read(
         "SELECT handle, raised, called_off FROM handheld_sos WHERE incident = ?", incident
     )
-    return [PersonInSos(handle, bool(raised), bool(off)) for handle, raised, off in rows]
+    return [PersonInSos(handle, bool(is_raised), bool(off)) for handle, is_raised, off in rows]
 
 
 def record_sos_canceled(incident: int, handle: str) -> Operation[None]:

@@ -48,11 +48,11 @@ class HighWater(NamedTuple):
 def read_highest_numbers(db: sqlite3.Connection) -> HighWater:
     """Return the highest numbers in `db`. Indexes make this fast: it takes only microseconds."""
     numbers = dict(db.execute("SELECT name, seq FROM sqlite_sequence").fetchall())
-    ((kept, forgotten),) = db.execute(
+    ((highest_kept, forgotten),) = db.execute(
         "SELECT (SELECT max(id) FROM package WHERE id < ?), (SELECT max(id) FROM forgotten)",
         (CHOSEN_IDS,),
     )
-    highest = max(kept or 0, forgotten or 0, 0)
+    highest = max(highest_kept or 0, forgotten or 0, 0)
     return HighWater(numbers.get("package") or 0, highest, numbers.get("inbound") or 0)
 
 
@@ -60,11 +60,16 @@ def raise_numbers(db: sqlite3.Connection, mark: HighWater) -> HighWater:
     """Make sure that no number up to `mark` is used again. For each kind of number, return how many
     are missing in `db`. Call this function within a transaction.
     """
-    known = read_highest_numbers(db)
-    missing = HighWater(*(max(0, there - here) for there, here in zip(mark, known, strict=True)))
+    highest_known = read_highest_numbers(db)
+    missing = HighWater(
+        *(
+            max(0, highest_there - highest_here)
+            for highest_there, highest_here in zip(mark, highest_known, strict=True)
+        )
+    )
     for table, highest in (
-        ("package", max(mark.package, known.package)),
-        ("inbound", max(mark.payload, known.payload)),
+        ("package", max(mark.package, highest_known.package)),
+        ("inbound", max(mark.payload, highest_known.payload)),
     ):
         db.execute("DELETE FROM sqlite_sequence WHERE name = ?", (table,))
         db.execute("INSERT INTO sqlite_sequence VALUES (?, ?)", (table, highest))

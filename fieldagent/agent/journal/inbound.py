@@ -266,16 +266,16 @@ def add_pending_stage(
     """Record that the sender of a payload must receive this receipt, through the hub and on the
     air. Return True if a new receipt was stored.
     """
-    whose = "FROM inbound WHERE request_id = ? AND digest IS NOT NULL AND (asks OR ?)"
+    from_condition = "FROM inbound WHERE request_id = ? AND digest IS NOT NULL AND (asks OR ?)"
     values = stage, text, int(at), request_id, stage is not Stage.PROGRAMS
     db.execute(
         "INSERT OR IGNORE INTO station_owed (station, sequence, rung, text, at, digest, asks)"
-        f" SELECT -origin, sequence, ?, ?, ?, digest, asks {whose} AND origin < 0",
+        f" SELECT -origin, sequence, ?, ?, ?, digest, asks {from_condition} AND origin < 0",
         values,
     )
     cursor = db.execute(
         "INSERT OR IGNORE INTO rung_owed (origin, sequence, rung, text, at, digest)"
-        f" SELECT origin, sequence, ?, ?, ?, digest {whose}",
+        f" SELECT origin, sequence, ?, ?, ?, digest {from_condition}",
         values,
     )
     return cursor.rowcount == 1
@@ -365,8 +365,10 @@ def list_pending_station_stages(journal: Journal, limit: int = 64) -> list[Pendi
         limit,
     )
     return [
-        PendingStationStage(station, sequence, Stage(stage), text, at, bytes(digest), bool(asks))
-        for station, sequence, stage, text, at, digest, asks in rows
+        PendingStationStage(
+            station, sequence, Stage(stage), text, at, bytes(digest), bool(wants_receipt)
+        )
+        for station, sequence, stage, text, at, digest, wants_receipt in rows
     ]
 
 
@@ -559,9 +561,9 @@ def replay(request_id: str, hooks: Iterable[str]) -> Operation[bool]:
     hooks = list(hooks)
 
     def store(db: sqlite3.Connection) -> bool:
-        known = db.execute("SELECT 1 FROM inbound WHERE request_id = ?", (request_id,)).fetchone()
+        row = db.execute("SELECT 1 FROM inbound WHERE request_id = ?", (request_id,)).fetchone()
         _hand_over(db, request_id, hooks)
-        return known is not None
+        return row is not None
 
     return store
 
@@ -589,13 +591,13 @@ def list_payloads(
 
 
 def _make_listed(journal: Journal, row: Sequence[Any]) -> Mapping[str, Any]:
-    number, request_id, body, received, asks, read_by = row
+    number, request_id, body, received, wants_receipt, read_by = row
     return {
         "number": number,
         "requestId": request_id,
         "received": journal.clock.date(received),
         "body": body,
-        "asks": bool(asks),
+        "asks": bool(wants_receipt),
         "readBy": read_by,
         "hooks": {
             hook: {"state": state, "attempts": attempts, "reason": reason}
@@ -613,11 +615,11 @@ def forget(*, end_time: float, keep_count: int) -> Operation[int]:
     """
 
     def store(db: sqlite3.Connection) -> int:
-        done = "number NOT IN (SELECT number FROM handover WHERE state = 'waiting')"
+        settled = "number NOT IN (SELECT number FROM handover WHERE state = 'waiting')"
         cursor = db.execute(
-            f"DELETE FROM inbound WHERE number IN (SELECT number FROM inbound WHERE {done}"
+            f"DELETE FROM inbound WHERE number IN (SELECT number FROM inbound WHERE {settled}"
             " AND (received < ? OR number <= (SELECT number FROM inbound"
-            f" WHERE {done} ORDER BY number DESC LIMIT 1 OFFSET ?)) ORDER BY number LIMIT ?)",
+            f" WHERE {settled} ORDER BY number DESC LIMIT 1 OFFSET ?)) ORDER BY number LIMIT ?)",
             (end_time, keep_count, DELETED_ROWS_MAX),
         )
         # Delete by age only if there are many arrivals, because after a jump of the clock all
@@ -625,11 +627,11 @@ def forget(*, end_time: float, keep_count: int) -> Operation[int]:
         (slices,) = db.execute("SELECT count(*) FROM slice").fetchone()
         if slices > FRAGMENTS_MAX:
             db.execute("DELETE FROM slice WHERE at < ?", (end_time,))
-        for sos, kept in ((0, ARRIVALS_MAX), (1, SOS_ARRIVALS_MAX)):
+        for sos, kept_max in ((0, ARRIVALS_MAX), (1, SOS_ARRIVALS_MAX)):
             db.execute(
                 "DELETE FROM arrived WHERE sos = ?1 AND at < (SELECT min(at) FROM (SELECT at"
                 " FROM arrived WHERE sos = ?1 ORDER BY at DESC LIMIT ?2))",
-                (sos, kept),
+                (sos, kept_max),
             )
         return cursor.rowcount
 

@@ -124,8 +124,8 @@ def add_to_incident(
     if row is None:
         db.execute("INSERT INTO incident VALUES (?, ?, 'open', NULL)", (number, now))
         if handle:
-            raised = (number, handle, RAISED_BY_UNKNOWN)
-            db.execute("INSERT INTO handheld_sos VALUES (?, ?, ?, 0)", raised)
+            unknown_incident = (number, handle, RAISED_BY_UNKNOWN)
+            db.execute("INSERT INTO handheld_sos VALUES (?, ?, ?, 0)", unknown_incident)
     db.execute("INSERT INTO incident_item VALUES (?, ?)", (sequence, number))
     return number
 
@@ -188,7 +188,7 @@ def store_heard_incident(db: sqlite3.Connection, heard_incident: HeardIncident) 
     """Store another kit's incident when its first item arrives. If the first item has no text, a
     later item adds it. Updates about the incident may have arrived before the item.
     """
-    known = db.execute(
+    row = db.execute(
         "SELECT says FROM incident_word WHERE station = ? AND incident = ? AND proved"
         " ORDER BY says = 'seen' LIMIT 1",
         (heard_incident.station, heard_incident.number),
@@ -196,7 +196,7 @@ def store_heard_incident(db: sqlite3.Connection, heard_incident: HeardIncident) 
     db.execute(
         "INSERT INTO heard_incident VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET"
         " text = CASE text WHEN '' THEN excluded.text ELSE text END",
-        heard_incident if known is None else heard_incident._replace(state=known[0]),
+        heard_incident if row is None else heard_incident._replace(state=row[0]),
     )
 
 
@@ -241,8 +241,8 @@ def list_unproved(journal: Journal, limit: int) -> list[tuple[Incident, str]]:
         limit,
     )
     return [
-        (Incident(number, raised, state, ended), handle)
-        for number, raised, state, ended, handle in rows
+        (Incident(number, raised_at, state, ended), handle)
+        for number, raised_at, state, ended, handle in rows
     ]
 
 
@@ -321,7 +321,10 @@ def list_updates(
         station,
         incident_number,
     )
-    return [StoredUpdate(says, by, text, at, bool(proved)) for says, by, text, at, proved in rows]
+    return [
+        StoredUpdate(state, person, text, at, bool(is_proved))
+        for state, person, text, at, is_proved in rows
+    ]
 
 
 def list_heard(journal: Journal, limit: int) -> list[HeardIncident]:

@@ -145,9 +145,9 @@ class Journal(GroupCommit[sqlite3.Connection]):
         if self.not_on_disk:
             raise NotOnDisk(self.not_on_disk)
         if self._files.free() < FREE_MIN_BYTES:
-            left = sentence("less than {size} MiB", size=FREE_MIN_BYTES >> 20)
+            reason = sentence("less than {size} MiB", size=FREE_MIN_BYTES >> 20)
             raise StoreFull(
-                sentence("the disk has {left} left, which are reserved for an SOS", left=left)
+                sentence("the disk has {left} left, which are reserved for an SOS", left=reason)
             )
 
     async def refill_reserve(self) -> None:
@@ -192,10 +192,10 @@ class Journal(GroupCommit[sqlite3.Connection]):
         def run_unless_in_memory(db: sqlite3.Connection) -> tuple[T] | None:
             return None if self.not_on_disk else (operation(db),)
 
-        done = await self.commit(run_unless_in_memory)
-        if done is None:
+        is_on_disk = await self.commit(run_unless_in_memory)
+        if is_on_disk is None:
             raise NotOnDisk(self.not_on_disk)
-        return done[0]
+        return is_on_disk[0]
 
     async def return_to_disk(self, *, idle: Callable[[], bool]) -> None:
         """Return to the disk if it accepts writes again.

@@ -69,9 +69,9 @@ def list_past_deliveries(journal: Journal, channel: Channel, limit: int) -> list
     date = journal.clock.date
     return [
         PastDelivery(
-            date(begun), None if ended is None else date(ended), status == Status.DELIVERED
+            date(begun_at), None if ended_at is None else date(ended_at), status == Status.DELIVERED
         )
-        for begun, ended, status in rows
+        for begun_at, ended_at, status in rows
     ]
 
 

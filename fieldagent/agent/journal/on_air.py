@@ -66,10 +66,10 @@ def list_stored(journal: Journal, *, start_time: float) -> list[tuple[bytes, byt
         start_time,
         KEPT_ITEMS,
     )
-    items, taken = [], 0
+    items, bytes_taken = [], 0
     for envelope, identity, at in rows:
-        taken += len(envelope)
-        if taken > KEPT_BYTES:
+        bytes_taken += len(envelope)
+        if bytes_taken > KEPT_BYTES:
             break
         items.append((bytes(envelope), bytes(identity), float(at)))
     return sorted(items, key=_read_arrival)

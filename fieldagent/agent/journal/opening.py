@@ -176,8 +176,8 @@ def _raise_numbers(path: Path, connection: sqlite3.Connection, mark: HighWater) 
     an older copy was restored or the log was lost. Use numbers above those already used, and a new
     journal number, so that peers send the missing items again.
     """
-    known = high_water.read_highest_numbers(connection)
-    if known.package >= mark.package and known.payload >= mark.payload:
+    highest_known = high_water.read_highest_numbers(connection)
+    if highest_known.package >= mark.package and highest_known.payload >= mark.payload:
         return
     base = elapsed_base.read_known(connection)
     now = time.time() - (0.0 if base is None else base.offset)
@@ -195,12 +195,12 @@ def _raise_numbers(path: Path, connection: sqlite3.Connection, mark: HighWater) 
 
 
 def _check_tables(connection: sqlite3.Connection) -> None:
-    with closing(sqlite3.connect(":memory:")) as ours:
-        ours.executescript(JOURNAL.tables)
+    with closing(sqlite3.connect(":memory:")) as our_database:
+        our_database.executescript(JOURNAL.tables)
         names = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%'"
-        for (name,) in ours.execute(names).fetchall():
+        for (name,) in our_database.execute(names).fetchall():
             columns = f"SELECT name, type, \"notnull\", pk FROM pragma_table_info('{name}')"
-            if ours.execute(columns).fetchall() != connection.execute(columns).fetchall():
+            if our_database.execute(columns).fetchall() != connection.execute(columns).fetchall():
                 raise JournalDamage(f"the table {name} was changed")
 
 
@@ -219,10 +219,10 @@ def _replace_damaged_journal(path: Path, mark: HighWater, reason: str) -> None:
     # Import this module only now, so that an agent with an intact journal saves the memory.
     from fieldagent.agent.journal.repair import write_repaired_journal
 
-    new, bad = _make_path_beside(path, "-mending"), _make_name(path)
+    new, damaged = _make_path_beside(path, "-mending"), _make_name(path)
     for suffix in FILES:
         _make_path_beside(new, suffix).unlink(missing_ok=True)
-    saved = write_repaired_journal(path, new, mark, reason, bad.name)
+    saved = write_repaired_journal(path, new, mark, reason, damaged.name)
     new.rename(_make_path_beside(path, REPAIRED_SUFFIX))
     _install_repaired(path)
     log.error(
@@ -230,7 +230,7 @@ def _replace_damaged_journal(path: Path, mark: HighWater, reason: str) -> None:
         " shows this again",
         reason,
         saved,
-        bad.name,
+        damaged.name,
     )
 
 
@@ -241,20 +241,20 @@ def _install_repaired(path: Path) -> None:
     mended = _make_path_beside(path, REPAIRED_SUFFIX)
     if not mended.exists():
         return
-    bad = _make_name(path)
+    damaged = _make_name(path)
     for suffix in FILES:
         part = _make_path_beside(path, suffix)
         if part.exists():
-            part.rename(_make_path_beside(bad, suffix))
+            part.rename(_make_path_beside(damaged, suffix))
     mended.rename(path)
     sync_folder(path.parent)
 
 
 def _make_name(path: Path) -> Path:
     number = 1
-    while (bad := path.with_name(f"{path.name}.{number}.bad")).exists():
+    while (damaged := path.with_name(f"{path.name}.{number}.bad")).exists():
         number += 1
-    return bad
+    return damaged
 
 
 def _make_path_beside(path: Path, suffix: str) -> Path:

@@ -56,7 +56,7 @@ enough for thousands of Packages that end at the same time."""
 
 def _read_accepted(row: Sequence[Any]) -> StoredPackage:
     """Return the Package of a row. Raises DamagedPackage."""
-    *values, crc, status, ended, origin, origin_sequence, undated, back, is_unproved = row
+    *values, crc, status, ended_at, origin, origin_sequence, undated, back, is_unproved = row
     sequence, id_, body, digest, key, *times = values
     accepted, expires, dated = times
     try:
@@ -66,11 +66,11 @@ def _read_accepted(row: Sequence[Any]) -> StoredPackage:
     except (ValueError, TypeError):
         # A row without a checksum, from an older version, may also be damaged.
         raise DamagedPackage(sequence) from None
-    known = read_status(status)
-    whose = (origin or 0, origin_sequence or 0)
-    life = (accepted, expires, known, ended)
+    final_status = read_status(status)
+    origin_key = (origin or 0, origin_sequence or 0)
+    life = (accepted, expires, final_status, ended_at)
     marks = (dated, bool(undated), back, bool(is_unproved))
-    return StoredPackage(sequence, id_, package, digest, key, *life, *whose, *marks)
+    return StoredPackage(sequence, id_, package, digest, key, *life, *origin_key, *marks)
 
 
 def read_kept_package(journal: Journal, sequence: int) -> StoredPackage | None:
@@ -93,9 +93,9 @@ def read_packages(
         try:
             by_number[row[0]] = _read_accepted(row)
         except DamagedPackage:
-            known = find_by_sequence(journal, row[0])
-            if known is not None:
-                by_number[row[0]] = known
+            package = find_by_sequence(journal, row[0])
+            if package is not None:
+                by_number[row[0]] = package
     return by_number
 
 
@@ -106,9 +106,9 @@ def read_package_in(db: sqlite3.Connection, sequence: int) -> StoredPackage | No
 
 
 def _read_known(rows: Sequence[Sequence[Any]]) -> PackageFacts | None:
-    for sequence, id_, digest, accepted, status, ended in rows:
-        known = read_status(status)
-        return PackageFacts(sequence, id_, digest, accepted, known, ended)
+    for sequence, id_, digest, accepted, status, ended_at in rows:
+        final_status = read_status(status)
+        return PackageFacts(sequence, id_, digest, accepted, final_status, ended_at)
     return None
 
 
@@ -148,12 +148,12 @@ def find_by_idempotency_key(journal: Journal, key: str) -> PackageFacts | None:
 
 def compute_next_id(journal: Journal) -> int:
     """Return the first id above all used ids. High ids that callers have chosen are ignored."""
-    ((kept, forgotten),) = journal.read(
+    ((highest_kept, forgotten),) = journal.read(
         "SELECT (SELECT coalesce(max(id), 0) FROM package WHERE id < ?),"
         " (SELECT coalesce(max(id), 0) FROM forgotten)",
         CHOSEN_IDS,
     )
-    return max(1, int(kept) + 1, int(forgotten) + 1)
+    return max(1, int(highest_kept) + 1, int(forgotten) + 1)
 
 
 def read_journal_number(journal: Journal) -> int:
@@ -220,14 +220,14 @@ def list_receipts_of(journal: Journal, sequences: Sequence[int]) -> dict[int, li
     for each Package; the entry may be empty.
     """
     by_number: dict[int, list[StorageReceipt]] = {sequence: [] for sequence in sequences}
-    for sequence, by, at, *who in journal.read(
+    for sequence, receiver, at, *who in journal.read(
         "SELECT sequence, by, at, identity.id, name, type, email, account"
         " FROM receipt LEFT JOIN identity ON identity.origin = receipt.by"
         f" WHERE sequence IN {_LISTED_SQL} ORDER BY at, by",
         json.dumps(sequences),
     ):
         by_number[sequence].append(
-            StorageReceipt(_make_identity(by, who), at, "agent" if by else "hub")
+            StorageReceipt(_make_identity(receiver, who), at, "agent" if receiver else "hub")
         )
     return by_number
 
@@ -355,23 +355,25 @@ def store_new_package(package: NewPackage) -> Operation[int]:
     """Return the operation that stores a new Package. Its result is the sequence number on the air.
     Raises IncidentOver if the incident in `joins` is over.
     """
-    ended = None if package.status is None else package.accepted
+    ended_at = None if package.status is None else package.accepted
 
     def store(db: sqlite3.Connection) -> int:
         sequence = _compute_next_sequence(db)
         id_ = package.id if package.id is not None else -sequence
-        kept = (id_, package.body, package.digest, package.idempotency_key)
-        crc = compute_crc(sequence, *kept, package.accepted, package.expires, package.dated_at)
+        body_values = (id_, package.body, package.digest, package.idempotency_key)
+        crc = compute_crc(
+            sequence, *body_values, package.accepted, package.expires, package.dated_at
+        )
         db.execute(
             "INSERT INTO package (sequence, id, body, digest, idempotency_key, accepted, expires,"
             " status, ended, crc, dated) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (
                 sequence,
-                *kept,
+                *body_values,
                 package.accepted,
                 package.expires,
                 package.status,
-                ended,
+                ended_at,
                 crc,
                 package.dated_at,
             ),
@@ -430,7 +432,7 @@ def record_ends(endings: Iterable[EndedDelivery], now: float) -> Operation[None]
                 f" WHERE sequence IN {_LISTED_SQL} AND channel = ? AND status IS NULL",
                 (delivery.status, delivery.reason, now, json.dumps(sequences), channel),
             )
-        for statuses, listed in db.execute(_SELECT_BY_STATUSES, (concerned,)).fetchall():
+        for statuses, ended_sequences in db.execute(_SELECT_BY_STATUSES, (concerned,)).fetchall():
             status = get_terminal_status(
                 ChannelDelivery(read_status(each)) for each in json.loads(statuses)
             )
@@ -438,7 +440,7 @@ def record_ends(endings: Iterable[EndedDelivery], now: float) -> Operation[None]
                 db.execute(
                     "UPDATE package SET status = ?, ended = ?"
                     f" WHERE sequence IN {_LISTED_SQL} AND status IS NULL",
-                    (status, now, listed),
+                    (status, now, ended_sequences),
                 )
         for (_, delivery), sequences in alike.items():
             for sequence in sequences if delivery == DAMAGED_DELIVERY else ():
@@ -512,10 +514,10 @@ def read_held_fragments(
         channel,
         count,
     )
-    held: dict[int, set[int]] = {}
+    positions_by_fragment: dict[int, set[int]] = {}
     for holder, position in rows:
-        held.setdefault(holder, set()).add(position)
-    return held
+        positions_by_fragment.setdefault(holder, set()).add(position)
+    return positions_by_fragment
 
 
 def is_held_whole(journal: Journal, channel: Channel, sequence: int) -> bool:
@@ -614,12 +616,12 @@ def record_intent(channel: Channel, intent: Intent, segments: Iterable[Segment])
     replaces an earlier intent of `channel`.
     """
     t = intent.transmission
-    listed = json.dumps([[p.sequence, p.position, p.count] for p in segments])
+    segment_list = json.dumps([[p.sequence, p.position, p.count] for p in segments])
 
     def store(db: sqlite3.Connection) -> None:
         db.execute(
             "INSERT OR REPLACE INTO intent VALUES (?, ?, ?, ?, ?, ?, ?)",
-            (channel, t.body, t.urgent, t.attempts, listed, intent.modem, intent.at_modem),
+            (channel, t.body, t.urgent, t.attempts, segment_list, intent.modem, intent.at_modem),
         )
 
     return store
@@ -635,10 +637,10 @@ def read_intent(journal: Journal, channel: Channel) -> tuple[Intent, list[Segmen
     if not rows:
         return None
     # The column `momsn` contains the MOMSN for SBD, and other numbers for other modems.
-    body, urgent, tries, listed, modem, at_modem = rows[0]
-    transmission = Transmission(0, body, bool(urgent), tries)
+    body, is_urgent, tries, segment_list, modem, at_modem = rows[0]
+    transmission = Transmission(0, body, bool(is_urgent), tries)
     return Intent(transmission, modem, at_modem), [
-        Segment(*segment) for segment in json.loads(listed)
+        Segment(*segment) for segment in json.loads(segment_list)
     ]
 
 
@@ -656,17 +658,18 @@ def forget(*, end_time: float, keep_count: int) -> Operation[int]:
             " (SELECT coalesce(max(id), 0) FROM forgotten)) FROM package WHERE package.id < ?",
             (CHOSEN_IDS,),
         )
-        done = "ended IS NOT NULL AND NOT EXISTS (SELECT 1 FROM leg WHERE leg.sequence ="
-        done += " package.sequence AND leg.status IS NULL) AND sequence NOT IN"
-        done += " (SELECT sequence FROM incident_item JOIN incident ON incident.number ="
-        done += " incident_item.incident WHERE incident.ended IS NULL)"
+        settled = "ended IS NOT NULL AND NOT EXISTS (SELECT 1 FROM leg WHERE leg.sequence ="
+        settled += " package.sequence AND leg.status IS NULL) AND sequence NOT IN"
+        settled += " (SELECT sequence FROM incident_item JOIN incident ON incident.number ="
+        settled += " incident_item.incident WHERE incident.ended IS NULL)"
         # The query uses the index of ended Packages, which has the oldest first.
         last = (
-            f"SELECT ended, sequence FROM package WHERE {done} ORDER BY ended DESC, sequence DESC"
+            f"SELECT ended, sequence FROM package WHERE {settled}"
+            " ORDER BY ended DESC, sequence DESC"
         )
         cursor = db.execute(
             "DELETE FROM package WHERE sequence IN (SELECT sequence FROM package"
-            f" WHERE {done} AND (ended < ? OR (ended, sequence) <= ({last} LIMIT 1 OFFSET ?))"
+            f" WHERE {settled} AND (ended < ? OR (ended, sequence) <= ({last} LIMIT 1 OFFSET ?))"
             " ORDER BY ended, sequence LIMIT ?)",
             (end_time, keep_count, DELETED_ROWS_MAX),
         )

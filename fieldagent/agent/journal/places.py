@@ -80,8 +80,10 @@ def _read_placed(request_id: str, identity: dict[str, str], event: dict[str, Any
     damaged.
     """
     place, moment = _read_place(event), read_timestamp(event["timestamp"])
-    who = Identity(identity["id"], identity["name"] or identity["id"], identity["type"])
-    return PlacedPoint(request_id, who, None, moment, place, bool(event.get("sos")))
+    identity_of_sender = Identity(
+        identity["id"], identity["name"] or identity["id"], identity["type"]
+    )
+    return PlacedPoint(request_id, identity_of_sender, None, moment, place, bool(event.get("sos")))
 
 
 def _read_place(event: dict[str, Any]) -> Location | Waypoint:

@@ -68,7 +68,7 @@ def compute_crc(
 ) -> int:
     """Return the CRC of a Package's accepted content, which never changes."""
     life = None if expires is None else float(expires)
-    whole: tuple[object, ...] = (
+    covered: tuple[object, ...] = (
         sequence,
         id_,
         body,
@@ -78,8 +78,8 @@ def compute_crc(
         life,
     )
     # A row from a version without dates has a checksum that does not include the date.
-    whole += () if dated_at is None else (float(dated_at),)
-    return crc32(repr(whole).encode())
+    covered += () if dated_at is None else (float(dated_at),)
+    return crc32(repr(covered).encode())
 
 
 class PackageFacts(NamedTuple):
@@ -156,11 +156,11 @@ class StorageReceipt:
 
     def encode(self) -> dict[str, str | float]:
         """Return the receipt in the API's form: the receiver, the Unix time, and the `kind`."""
-        who = self.by
+        receiver = self.by
         return {
-            "id": who.id,
-            "name": who.name,
-            "type": who.type,
+            "id": receiver.id,
+            "name": receiver.name,
+            "type": receiver.type,
             "at": self.at,
             "kind": self.kind,
         }

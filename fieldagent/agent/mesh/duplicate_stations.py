@@ -61,9 +61,9 @@ class DuplicateDetector:
         Return True if two kits use the station's number.
         """
         key = station, type(value)
-        known = self._told.pop(key, None)
-        is_twin = known is not None and known.record_value(value, now)
-        self._told[key] = known or _SentValues(value, now)
+        earlier = self._told.pop(key, None)
+        is_twin = earlier is not None and earlier.record_value(value, now)
+        self._told[key] = earlier or _SentValues(value, now)
         while len(self._told) > STATIONS_MAX:
             del self._told[next(iter(self._told))]
         return is_twin

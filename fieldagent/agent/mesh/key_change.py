@@ -89,14 +89,16 @@ def describe_step(
     stations that recently sent with the old and the new key.
     """
     if step is KeyStep.SENDS_OLD:
-        heard = f"stations heard with the new key: {_join_names(new_key_stations)}"
+        heard_text = f"stations heard with the new key: {_join_names(new_key_stations)}"
         does = "sends with radio-key, and hears radio-key-next too"
         then = "once all kits are at this step, set radio-key to the new and the old key"
     else:
-        heard = f"stations still heard with the old key: {_join_names(old_key_stations)}"
+        heard_text = f"stations still heard with the old key: {_join_names(old_key_stations)}"
         does = "sends with the first key of radio-key, and hears the second too"
         then = "once all kits are at this step, remove the second key"
-    return f"the change of radio-key is at step {step:d} of 3: this kit {does}; {heard}; {then}"
+    return (
+        f"the change of radio-key is at step {step:d} of 3: this kit {does}; {heard_text}; {then}"
+    )
 
 
 def _join_names(stations: Sequence[int]) -> str:

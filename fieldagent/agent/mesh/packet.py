@@ -210,14 +210,14 @@ class PacketReception:
         """Store the content of a packet in the caller's transaction, and return the result. `now`
         is elapsed time. If a station repeats our own packet, record that the station has our items.
         """
-        taken = ReceivedMessage(now, troubles=[*envelope.not_understood])
+        received = ReceivedMessage(now, troubles=[*envelope.not_understood])
         if now < self.catching_up_until:
-            taken.not_before = self.catching_up_until
-        packet = Packet(envelope.origin, taken, sender=envelope.origin)
+            received.not_before = self.catching_up_until
+        packet = Packet(envelope.origin, received, sender=envelope.origin)
         _read_marks(envelope, packet)
         if self.station in (envelope.origin, packet.sender):
-            ours = packet.sender == self.station
-            packet.namesake = ours and _is_another_kits(db, envelope, self.station)
+            is_own = packet.sender == self.station
+            packet.namesake = is_own and _is_another_kits(db, envelope, self.station)
             packet.is_echo = not packet.namesake
             if packet.is_echo:
                 self._record_repetition(db, envelope, packet)
@@ -287,13 +287,13 @@ class PacketReception:
         if packet.namesake or ack.station != self.station or not numbers:
             return
         digests = [self._digest_of_ours(db, number) for number in numbers]
-        ours = [each for each in digests if each is not None]
-        if len(ours) < len(numbers):
+        known_digests = [each for each in digests if each is not None]
+        if len(known_digests) < len(numbers):
             return
-        if compute_fragments_digest(ours) != ack.digest:
+        if compute_fragments_digest(known_digests) != ack.digest:
             packet.received.mismatches.append(entry.sequence)
             return
-        for number, digest in zip(numbers, ours, strict=True):
+        for number, digest in zip(numbers, known_digests, strict=True):
             if not on_air.has_confirmed(db, packet.station, number):
                 self._record_ack(db, number, Ack(self.station, digest=digest), packet)
 
@@ -306,18 +306,20 @@ class PacketReception:
         if receipt.by != self.station:
             packet.others_receipts.append(entry)
         elif receipt.stage is Stage.STORED:
-            owed = self._readings.find_answered(packet.station, entry)
-            if owed is not None:
-                inbound.mark_station_reported(db, owed)
+            answered = self._readings.find_answered(packet.station, entry)
+            if answered is not None:
+                inbound.mark_station_reported(db, answered)
                 packet.is_answer = True
         elif receipt.stage in _STATION_STAGES and is_confirmation_of(
             db, entry.sequence, receipt, packet.received
         ):
-            said = receipt.stage, receipt.text, float(entry.time)
-            outbound.store_stage(db, entry.sequence, -packet.station, *said)
-            known = outbound.read_package_in(db, entry.sequence)
-            asked = known is not None and (known.package.wants_receipt or known.package.sos)
-            packet.receipts.append((entry, asked))
+            stage_and_text = receipt.stage, receipt.text, float(entry.time)
+            outbound.store_stage(db, entry.sequence, -packet.station, *stage_and_text)
+            kept_package = outbound.read_package_in(db, entry.sequence)
+            is_receipt_wanted = kept_package is not None and (
+                kept_package.package.wants_receipt or kept_package.package.sos
+            )
+            packet.receipts.append((entry, is_receipt_wanted))
 
     def _digest_of_ours(self, db: sqlite3.Connection, number: int) -> bytes | None:
         return self._summaries.find_digest(self.station, number) or _digest_of_ours(db, number)
@@ -341,24 +343,26 @@ class PacketReception:
         """Store a complete item. Prepare its acknowledgement, unless its fragments were already
         acknowledged.
         """
-        known = packet.received.duplicates
+        duplicates_before = packet.received.duplicates
         self._inbox.store_entry(db, -packet.station, entry, packet.received)
         digest = compute_item_digest(entry)
-        at_hub, left = False, False
+        at_hub, is_at_hub = False, False
         if packet.relay:
-            at_hub, left = on_air.read_relay_state(db, packet.station, entry.sequence, digest)
-        came_again = packet.received.duplicates > known
-        silent = in_parts or (came_again and self._is_silent(packet, entry.sequence))
-        silent |= packet.is_repeat_for_others and not entry.sos
-        if at_hub or left or not silent:
-            ack = Ack(packet.station, by_hub=at_hub, digest=digest, is_at_gateway=left)
+            at_hub, is_at_hub = on_air.read_relay_state(db, packet.station, entry.sequence, digest)
+        came_again = packet.received.duplicates > duplicates_before
+        needs_no_receipt = in_parts or (came_again and self._is_silent(packet, entry.sequence))
+        needs_no_receipt |= packet.is_repeat_for_others and not entry.sos
+        if at_hub or is_at_hub or not needs_no_receipt:
+            ack = Ack(packet.station, by_hub=at_hub, digest=digest, is_at_gateway=is_at_hub)
             packet.acks.append((entry.sequence, ack))
         packet.items.append(entry)
         if not came_again:
             # The request to relay is not stored, because the sender repeats the request.
             route = Entry(0, AuthorMark(packet.station, packet.hops), entry.time)
-            kept = encode([route, entry], origin=packet.station)
-            on_air.store_item(db, packet.station, entry.sequence, compute_fingerprint(entry), kept)
+            envelope_bytes = encode([route, entry], origin=packet.station)
+            on_air.store_item(
+                db, packet.station, entry.sequence, compute_fingerprint(entry), envelope_bytes
+            )
         if came_again:
             packet.repeated.add(entry.sequence)
         content = entry.content
@@ -378,18 +382,18 @@ class PacketReception:
         station = packet.station
         if packet.relay:
             packet.requested_items.add((station, sequence))
-        known = packet.received.duplicates
-        whole = self._inbox.store_fragment(db, -station, sequence, part, packet.received)
-        came_again = packet.received.duplicates > known
+        duplicates_before = packet.received.duplicates
+        assembled = self._inbox.store_fragment(db, -station, sequence, part, packet.received)
+        came_again = packet.received.duplicates > duplicates_before
         if came_again:
             packet.repeated_numbers.add(sequence)
         if not (came_again and self._is_silent(packet, sequence)):
             packet.acks.append((sequence, _make_fragments_ack(db, station, sequence, part)))
-        if whole is None:
+        if assembled is None:
             return
         packet.relay = packet.relay or (station, sequence) in self._asked_for
         packet.complete_items.add((station, sequence))
-        for entry in whole:
+        for entry in assembled:
             self._store_item(db, entry, packet, in_parts=True)
 
     def _is_silent(self, packet: Packet, sequence: int) -> bool:
@@ -472,16 +476,18 @@ def split_by_origin(envelope: Envelope) -> list[Envelope]:
     repeating station.
     """
     groups: list[list[Entry]] = [[]]
-    whose = [envelope.origin]
+    origin_key = [envelope.origin]
     for entry in envelope.entries:
         if isinstance(entry.content, AuthorMark):
             mark = Source(envelope.origin, entry.content.transmissions)
             groups.append([Entry(0, mark)])
-            whose.append(entry.content.station)
+            origin_key.append(entry.content.station)
         else:
             groups[-1].append(entry)
-    alone = zip(whose, groups, strict=True)
-    parts = [replace(envelope, origin=one, entries=tuple(each)) for one, each in alone if each]
+    alone = zip(origin_key, groups, strict=True)
+    parts = [
+        replace(envelope, origin=origin, entries=tuple(each)) for origin, each in alone if each
+    ]
     # Report unreadable parts only once.
     return parts[:1] + [replace(each, not_understood=()) for each in parts[1:]]
 
@@ -502,20 +508,20 @@ def _is_another_kits(db: sqlite3.Connection, envelope: Envelope, own_station: in
 
 def _is_ours(db: sqlite3.Connection, entry: Entry) -> bool:
     try:
-        known = outbound.read_package_in(db, entry.sequence)
+        package = outbound.read_package_in(db, entry.sequence)
     except DamagedPackage:
         return True
-    return known is not None and compute_item_digest(make_entry(known)) == compute_item_digest(
+    return package is not None and compute_item_digest(make_entry(package)) == compute_item_digest(
         entry
     )
 
 
 def _digest_of_ours(db: sqlite3.Connection, number: int) -> bytes | None:
     try:
-        known = outbound.read_package_in(db, number)
+        package = outbound.read_package_in(db, number)
     except DamagedPackage:
         return None
-    return None if known is None else compute_item_digest(make_entry(known))
+    return None if package is None else compute_item_digest(make_entry(package))
 
 
 def _is_from_nobody(entry: Entry) -> bool:

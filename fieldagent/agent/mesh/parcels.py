@@ -42,7 +42,7 @@ class Parcels:
         The caller must publish both when they are on disk. `now` is elapsed time. Hooks get the
         content after `not_before`.
         """
-        taken = ReceivedMessage(now, is_authenticated=True, not_before=not_before)
+        received = ReceivedMessage(now, is_authenticated=True, not_before=not_before)
         try:
             envelope = unwrap(parcel.body, self._secrets, DOWN)
         except RemoteProtocolError as error:
@@ -51,15 +51,15 @@ class Parcels:
                 " and satellite-key to the hub's values for this kit",
                 error,
             )
-            return taken, []
-        self.inbox.store_all(db, envelope.origin, envelope.entries, taken)
+            return received, []
+        self.inbox.store_all(db, envelope.origin, envelope.entries, received)
         at = int(self.inbox.date(now))
         confirmed = [
             Entry(entry.sequence, Receipt(digest=compute_item_digest(entry)), at)
             for entry in envelope.entries
             if isinstance(entry.content, Item) and entry.sequence
         ]
-        return taken, [self._enter(db, confirmed, now, at)] if confirmed else []
+        return received, [self._enter(db, confirmed, now, at)] if confirmed else []
 
     def answer(self, db: sqlite3.Connection, answer: CommandAnswer, now: float) -> StoredPackage:
         """Enter in the journal the answer to a command that arrived in a parcel."""
@@ -74,13 +74,13 @@ class Parcels:
         """Enter in the journal a parcel with the receipts for the hub's items that the hub has not
         received yet.
         """
-        owed = inbound.list_hub_stages(db)
-        if not owed:
+        hub_stages = inbound.list_hub_stages(db)
+        if not hub_stages:
             return []
-        inbound.mark_stages_reported(db, [each.key for each in owed])
+        inbound.mark_stages_reported(db, [each.key for each in hub_stages])
         receipts = [
             Entry(each.sequence, Receipt(0, each.digest, each.stage, each.text), each.at)
-            for each in owed
+            for each in hub_stages
         ]
         return [self._enter(db, receipts, now, int(self.inbox.date(now)))]
 

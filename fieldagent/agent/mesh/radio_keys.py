@@ -55,8 +55,8 @@ def make_keys_after(now: RadioKeys, step: int, new_key: bytes) -> RadioKeys:
         return now
     if step == 2:
         return RadioKeys((new_key, *others[: ACCEPTED_KEYS_MAX - 1]), KeyStep.SENDS_NEW, dropped)
-    heard = (*others[:1], *others[1:][-(ACCEPTED_KEYS_MAX - 2) :], new_key)
-    return RadioKeys(heard, KeyStep.SENDS_OLD, dropped)
+    older_keys = (*others[:1], *others[1:][-(ACCEPTED_KEYS_MAX - 2) :], new_key)
+    return RadioKeys(older_keys, KeyStep.SENDS_OLD, dropped)
 
 
 def load(settings: Settings) -> RadioKeys:
@@ -75,21 +75,21 @@ def load(settings: Settings) -> RadioKeys:
 
 def store(settings: Settings, keys: RadioKeys) -> None:
     """Store the keys that are valid from now on. Raises OSError."""
-    said = {
+    document = {
         "settings": _digest(settings),
         "keys": [key.hex() for key in keys.keys],
         "step": int(keys.step),
         "dropped": [key.hex() for key in keys.dropped],
     }
-    replace_file(settings.state_directory / FILE, json.dumps(said).encode())
+    replace_file(settings.state_directory / FILE, json.dumps(document).encode())
 
 
 def _read(content: bytes) -> tuple[str, RadioKeys]:
-    said: dict[str, Any] = json.loads(content)
-    keys, dropped = (tuple(map(_derive_key, said[name])) for name in ("keys", "dropped"))
+    document: dict[str, Any] = json.loads(content)
+    keys, dropped = (tuple(map(_derive_key, document[name])) for name in ("keys", "dropped"))
     if not keys:
         raise ValueError("it has no key")
-    return str(said["settings"]), RadioKeys(keys, KeyStep(said["step"]), dropped)
+    return str(document["settings"]), RadioKeys(keys, KeyStep(document["step"]), dropped)
 
 
 def _derive_key(digits: str) -> bytes:

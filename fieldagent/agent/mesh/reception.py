@@ -147,17 +147,19 @@ class RadioReception:
         readings, crowd = self._piggyback.readings, len(self._neighbours.list_in_range())
         if packet.is_answer:
             self._piggyback.load_entries()
-        for entry, asked in packet.receipts:
-            readings.answer(packet.station, entry, now, is_answer_asked=asked)
+        for entry, is_receipt_wanted in packet.receipts:
+            readings.answer(packet.station, entry, now, is_answer_asked=is_receipt_wanted)
         for entry in packet.others_receipts:
-            said = entry.content
-            assert isinstance(said, Receipt)
-            came = packet.station, entry, packet.sender, packet.hops, now
-            if said.stage is Stage.STORED:
-                readings.process_answer(*came, crowd=crowd)
-            elif said.by != packet.station:
-                asked = self._rounds.is_asked(said.by, entry.sequence, said.digest)
-                readings.process_receipt(*came, crowd=crowd, is_answer_asked=asked)
+            receipt = entry.content
+            assert isinstance(receipt, Receipt)
+            arrival = packet.station, entry, packet.sender, packet.hops, now
+            if receipt.stage is Stage.STORED:
+                readings.process_answer(*arrival, crowd=crowd)
+            elif receipt.by != packet.station:
+                is_receipt_wanted = self._rounds.is_asked(
+                    receipt.by, entry.sequence, receipt.digest
+                )
+                readings.process_receipt(*arrival, crowd=crowd, is_answer_asked=is_receipt_wanted)
         if packet.receipts or packet.others_receipts:
             self._queue.wake()
 
@@ -174,14 +176,14 @@ class RadioReception:
         station = packet.station
         if packet.sender != station:
             return
-        said: list[int | str] = [
+        columns: list[int | str] = [
             entry.sequence for entry in packet.items if entry.sequence not in packet.repeated
         ]
         for entry in envelope.entries:
             if isinstance(entry.content, Introduction) and entry.sequence == station:
-                said.append(entry.content.identity.name)
+                columns.append(entry.content.identity.name)
         now = self._endings.clock()
-        if [each for each in said if self._twins.record_value(station, each, now)]:
+        if [each for each in columns if self._twins.record_value(station, each, now)]:
             self._troubles.record(Trouble.TWINS, f"station {station}")
 
     def _run_round(self, packet: Packet) -> None:
@@ -190,13 +192,13 @@ class RadioReception:
         """
         now = trio.current_time()
         for sequence, ack in (*packet.heard, *packet.overheard_acks):
-            by = packet.sender if packet.is_echo else packet.station
-            self._rounds.record_ack(sequence, ack, by, now)
+            speaker = packet.sender if packet.is_echo else packet.station
+            self._rounds.record_ack(sequence, ack, speaker, now)
         self._process_summaries(packet)
         for entry in packet.items:
             parts = self._packing.split_into_parts(entry, packet.station)
-            asked = bool(parts) and (entry.sos or packet.relay)
-            if not asked and not is_repeated(len(parts), self._packing.capacity.size):
+            is_answer_asked = bool(parts) and (entry.sos or packet.relay)
+            if not is_answer_asked and not is_repeated(len(parts), self._packing.capacity.size):
                 continue
             item = RepeatableItem(
                 packet.station,
@@ -223,10 +225,10 @@ class RadioReception:
         """Add received items to our summary. If another kit has our station number, the summary
         does not list the items, because stations could not know which of the two kits has them.
         """
-        said = not self._troubles.is_recent(Trouble.NAMESAKE)
+        is_new_trouble = not self._troubles.is_recent(Trouble.NAMESAKE)
         for entry in packet.items:
             if not entry.sos and packet.station != self._station:
-                self._piggyback.add_stored_item(packet.station, entry, is_listed=said)
+                self._piggyback.add_stored_item(packet.station, entry, is_listed=is_new_trouble)
 
     def _report_duplicate_number(self) -> None:
         if not self._troubles.is_recent(Trouble.NAMESAKE):
@@ -243,13 +245,13 @@ class RadioReception:
         self._add_stored_items(packet)
         if not self._troubles.is_recent(Trouble.NAMESAKE):
             crowd = len(self._neighbours.list_in_range())
-            urgent = {entry.sequence for entry in packet.items if entry.sos}
+            sos_sequences = {entry.sequence for entry in packet.items if entry.sos}
             for sequence, ack in packet.acks:
                 # Send the answer at once, because the sender of a round waits for it.
                 twice = sequence in packet.repeated_numbers
                 together = (
                     ack.whole
-                    and sequence not in urgent
+                    and sequence not in sos_sequences
                     and not (ack.by_hub or ack.is_at_gateway or twice)
                 )
                 alone = sequence in packet.repeated
@@ -279,9 +281,12 @@ def _compute_more_fragments(envelope: Envelope, acks: Mapping[int, Ack]) -> int:
     kit is missing.
     """
     for entry in envelope.entries:
-        says = entry.content
-        if isinstance(says, Source) and (entry.sequence, says.station) == (0, envelope.origin):
-            return says.sequence
+        content = entry.content
+        if isinstance(content, Source) and (entry.sequence, content.station) == (
+            0,
+            envelope.origin,
+        ):
+            return content.sequence
     parts = [each for each in envelope.entries if isinstance(each.content, Fragment)]
     return sum(
         index not in acks[entry.sequence].arrived
@@ -299,8 +304,8 @@ async def apply_ack(packing: Packing, endings: Endings, sequence: int, ack: Ack)
     assert packing.acks is not None, "on the air each transmission awaits its acknowledgement"
     if packing.acks.apply_ack(sequence, ack) or not ack.whole or sequence not in queue:
         return False
-    ended = EndedDelivery(sequence, queue.channel, ChannelDelivery(Status.DELIVERED))
-    await endings.record([ended])
+    ended_delivery = EndedDelivery(sequence, queue.channel, ChannelDelivery(Status.DELIVERED))
+    await endings.record([ended_delivery])
     queue.finish(sequence, is_arrived=True)
     queue.wake()
     return True

@@ -89,10 +89,12 @@ class Relay:
         if not self.waiting:
             return False
         day = compute_day(spending.read_known_day(journal), now, self._clock)
-        left = self._credits_per_day - spending.read_spent(journal, RELAY_COST_NAME, day).credits
-        for_sos = max(left, others_sos.compute_remaining(journal))
+        credits_left = (
+            self._credits_per_day - spending.read_spent(journal, RELAY_COST_NAME, day).credits
+        )
+        for_sos = max(credits_left, others_sos.compute_remaining(journal))
         return any(
-            each.credits <= (for_sos if _is_urgent(each.entry) else left)
+            each.credits <= (for_sos if _is_urgent(each.entry) else credits_left)
             for each in self.waiting.values()
         )
 
@@ -125,8 +127,8 @@ class Relay:
             f"{len(self.waiting)} from neighbours for the hub wait until midnight UTC:"
             " radio-relay-credits-per-day is spent"
         )
-        urgent = sum(_is_urgent(each.entry) for each in self.waiting.values())
-        return f"{text}; {urgent} of them belong to an SOS" if urgent else text
+        sos_count = sum(_is_urgent(each.entry) for each in self.waiting.values())
+        return f"{text}; {sos_count} of them belong to an SOS" if sos_count else text
 
     def store(
         self, db: sqlite3.Connection, station: int, entry: Entry, now: float
@@ -164,13 +166,13 @@ class Relay:
             author=entry.author,
         )
         expires = None if package.urgent else now + self._time_to_live
-        entered = enter(db, package, identity, now, expires, entry.time)
+        entry_result = enter(db, package, identity, now, expires, entry.time)
         if booked := self._compute_spent(db, now) - spent:
-            self._promised[entered.sequence] = booked, self._get_day(db, now)
+            self._promised[entry_result.sequence] = booked, self._get_day(db, now)
         if len(self._promised) > BOOKED_PACKAGES_MAX:
             self._promised.popitem(last=False)
-        outbound.mark_relayed(db, entered.sequence, station, entry.sequence, entry.items_back)
-        return entered._replace(
+        outbound.mark_relayed(db, entry_result.sequence, station, entry.sequence, entry.items_back)
+        return entry_result._replace(
             origin=station, origin_sequence=entry.sequence, back=entry.items_back
         )
 

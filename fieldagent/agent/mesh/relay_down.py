@@ -50,8 +50,8 @@ class RelayDown:
         """Enter in the journal the parcels, and the updates for incidents that this kit relayed.
         When they are on disk, the caller must pass the result to `queue`. `now` is elapsed time.
         """
-        entered = (self._enter(db, each, now) for each in down)
-        return [each for each in entered if each is not None]
+        entry_results = (self._enter(db, each, now) for each in down)
+        return [each for each in entry_results if each is not None]
 
     def queue(self, stored_packages: Sequence[StoredPackage]) -> None:
         for each in stored_packages:
@@ -63,25 +63,25 @@ class RelayDown:
     def _enter(
         self, db: sqlite3.Connection, down: ForwardedUpdate, now: float
     ) -> StoredPackage | None:
-        said, seconds, priority = down.content, RETENTION_S, PRIORITY
-        if isinstance(said, IncidentUpdate):
-            if not outbound.has_relayed(db, said.station, said.incident):
+        content, seconds, priority = down.content, RETENTION_S, PRIORITY
+        if isinstance(content, IncidentUpdate):
+            if not outbound.has_relayed(db, content.station, content.incident):
                 return None
         else:
             if not self._brings_parcels:
                 return None
-            if said.minutes is not None:
-                seconds = min(seconds, said.minutes * 60.0)
-            said = Parcel(said.body, said.station)
-            if not _is_urgent(said):
-                priority = KINDS[get_kind(said)].priority
-        identity = compute_fingerprint(Entry(0, said, down.at))
-        if isinstance(said, Parcel):
+            if content.minutes is not None:
+                seconds = min(seconds, content.minutes * 60.0)
+            content = Parcel(content.body, content.station)
+            if not _is_urgent(content):
+                priority = KINDS[get_kind(content)].priority
+        identity = compute_fingerprint(Entry(0, content, down.at))
+        if isinstance(content, Parcel):
             if outbound.is_accepted_since(db, identity, start_time=now - RETENTION_S):
                 return None
             day = compute_day(spending.read_known_day_in(db), now, self._clock)
-            spending.spend(RELAY_COST_NAME, day, Spent(len(said.body)))(db)
-        package = Package(said, channels=frozenset({Channel.RADIO}), priority=priority)
+            spending.spend(RELAY_COST_NAME, day, Spent(len(content.body)))(db)
+        package = Package(content, channels=frozenset({Channel.RADIO}), priority=priority)
         return enter(db, package, identity, now, now + seconds, down.at)
 
 

@@ -122,7 +122,7 @@ class ItemRepeater:
         off at that time.
         """
         now = trio.current_time()
-        for envelope, identity, came in on_air.list_stored(
+        for envelope, identity, arrived_at in on_air.list_stored(
             self._journal, start_time=now_elapsed_s - OTHERS_REPEAT_LIFETIME_S
         ):
             pair = _read_whole(envelope, identity)
@@ -138,7 +138,7 @@ class ItemRepeater:
                 len(parts), self._packing.capacity.size
             ):
                 continue
-            until = now + OTHERS_REPEAT_LIFETIME_S - (now_elapsed_s - came)
+            until = now + OTHERS_REPEAT_LIFETIME_S - (now_elapsed_s - arrived_at)
             self._rounds.add(RepeatableItem(station, entry, parts, until, hops=hops), now)
 
     def _add_ours(self) -> None:
@@ -146,28 +146,30 @@ class ItemRepeater:
         for sequence in [each for each in self._words.said if each not in self._packing.queue]:
             self._words.said.discard(sequence)
             try:
-                known = outbound.read_kept_package(self._journal, sequence)
+                package = outbound.read_kept_package(self._journal, sequence)
             except DamagedPackage:
                 continue
             delivery = outbound.read_deliveries(self._journal, sequence).get(Channel.RADIO)
-            if known is None or delivery is None or delivery.status is not Status.DELIVERED:
+            if package is None or delivery is None or delivery.status is not Status.DELIVERED:
                 continue
-            if not known.origin:
-                self._add(known)
+            if not package.origin:
+                self._add(package)
 
     def _add(self, stored_package: StoredPackage) -> None:
         now, entry = trio.current_time(), make_entry(stored_package)
-        left = OWN_REPEAT_LIFETIME_S
+        seconds_left = OWN_REPEAT_LIFETIME_S
         if stored_package.expires is not None:
-            left = min(left, stored_package.expires - self._clock())
+            seconds_left = min(seconds_left, stored_package.expires - self._clock())
         parts = self._packing.split_into_parts(entry, self._station)
-        asked = bool(parts) and entry.sos
-        if left <= 0 or not (asked or is_repeated(len(parts), self._packing.capacity.size)):
+        is_answer_asked = bool(parts) and entry.sos
+        if seconds_left <= 0 or not (
+            is_answer_asked or is_repeated(len(parts), self._packing.capacity.size)
+        ):
             return
         collapse = stored_package.package.collapse_key
         if collapse is not None:
             self._rounds.supersede(collapse, sos=entry.sos)
-        item = RepeatableItem(self._station, entry, parts, now + left, collapse=collapse)
+        item = RepeatableItem(self._station, entry, parts, now + seconds_left, collapse=collapse)
         item.confirmed_by |= on_air.read_holders(self._journal, stored_package.sequence)
         item.at_hub = on_air.is_relayed(self._journal, stored_package.sequence)
         if item.at_hub or on_air.list_left_nearby(self._journal, stored_package.sequence):
@@ -179,8 +181,12 @@ class ItemRepeater:
     def _drop_ended_sos(self) -> None:
         """Drop each SOS that is known to be closed or cancelled."""
         for item in [each for each in self._rounds.items.values() if each.entry.sos]:
-            whose = incident.OWN_STATION if item.station == self._station else item.station
-            if incident.is_over(self._journal, whose, item.entry.sequence - item.entry.items_back):
+            incident_station = (
+                incident.OWN_STATION if item.station == self._station else item.station
+            )
+            if incident.is_over(
+                self._journal, incident_station, item.entry.sequence - item.entry.items_back
+            ):
                 self._rounds.drop(item)
 
     async def _repeat(self) -> None:
@@ -189,8 +195,8 @@ class ItemRepeater:
         for item in self._rounds.list_ours():
             if item.hub_due <= now:
                 elsewhere = on_air.is_delivered_elsewhere(self._journal, item.entry.sequence)
-                asks = self._words.is_relay_needed() and not is_going_down(item.entry)
-                item.is_for_hub = asks and not elsewhere
+                asks_for_relay = self._words.is_relay_needed() and not is_going_down(item.entry)
+                item.is_for_hub = asks_for_relay and not elsewhere
         repeats = self._rounds.pop_due_repeats(now)
         if not repeats:
             return
@@ -209,20 +215,20 @@ class ItemRepeater:
         name = inbound.read_station_names(self._journal).get(repeat.origin)
         if name is None:
             return repeat
-        who = Identity(str(repeat.origin), name, "Device")
-        return replace(repeat, optional_entries=[Entry(repeat.origin, Introduction(who))])
+        identity = Identity(str(repeat.origin), name, "Device")
+        return replace(repeat, optional_entries=[Entry(repeat.origin, Introduction(identity))])
 
     async def _record_repeat(self, repeat: RepeatedPacket) -> None:
         """Record the repeat in the history of our Package."""
         sequence, elapsed = repeat.entries[0].sequence, self._clock()
-        named = [
+        missing_stations = [
             each.content.station
             for each in repeat.optional_entries
             if isinstance(each.content, Source) and each.content.station != self._station
         ]
-        asks = any(isinstance(each.content, RelayRequest) for each in repeat.entries)
-        whom = [f"station {number}" for number in named] + ["the hub"] * asks
-        detail = "for " + (", ".join(whom) or "all that have not confirmed it")
+        asks_hub = any(isinstance(each.content, RelayRequest) for each in repeat.entries)
+        addressees = [f"station {number}" for number in missing_stations] + ["the hub"] * asks_hub
+        detail = "for " + (", ".join(addressees) or "all that have not confirmed it")
         channel = Channel.RADIO
         await self._journal.persist(
             lambda db: history.record_event(db, [sequence], channel, "sent again", detail, elapsed)

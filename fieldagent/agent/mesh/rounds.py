@@ -205,15 +205,15 @@ class Rounds:
         """Add an item that arrived from its sender or from a repeating station, or our own item
         after its first transmission.
         """
-        ours = item.station == self.station
+        is_own = item.station == self.station
         item.last_on_air = now
-        known = self.items.setdefault(_make_key(item), item)
-        if known is not item:
-            self._postpone_heard(known, item, now)
+        kept_item = self.items.setdefault(_make_key(item), item)
+        if kept_item is not item:
+            self._postpone_heard(kept_item, item, now)
             return
         if item.entry.sos:
-            item.due_at = now + (10 if ours else 5 + 10 * self._random())
-        item.hub_due = now + (60 if ours else 2 + 4 * self._random())
+            item.due_at = now + (10 if is_own else 5 + 10 * self._random())
+        item.hub_due = now + (60 if is_own else 2 + 4 * self._random())
         self._bytes += ITEM_BYTES + _count_bytes(item)
         while self._bytes > BYTES_MAX:
             self.drop(min(self.items.values(), key=lambda each: (each.entry.sos, each.is_for_hub)))
@@ -321,13 +321,13 @@ class Rounds:
         """Record that the `missing_stations` are missing the item, and that `stopping_station` is
         not allowed to pass it on. Schedule a notice to the item's sender if some of them are new.
         """
-        known = item.stopped.setdefault(stopping_station, set())
-        if item.station != self.station and not known.issuperset(missing_stations):
+        stopped_numbers = item.stopped.setdefault(stopping_station, set())
+        if item.station != self.station and not stopped_numbers.issuperset(missing_stations):
             item.stop_notice_count, item.stop_due = (
                 0,
                 min(item.stop_due, now + 1 + 4 * self._random()),
             )
-        known.update(missing_stations)
+        stopped_numbers.update(missing_stations)
 
     def is_asked(self, station: int, item_number: int, digest: bytes) -> bool:
         """Return True if the sender of an item has requested receipts. Also return True if the item
@@ -370,8 +370,10 @@ class Rounds:
 
     def list_missing(self, item: RepeatableItem) -> list[int]:
         """Return the stations in range that have not confirmed the item."""
-        knows = item.confirmed_by | {item.station, self.station}
-        return [number for number in self.neighbours.list_in_range() if number not in knows]
+        confirmed_stations = item.confirmed_by | {item.station, self.station}
+        return [
+            number for number in self.neighbours.list_in_range() if number not in confirmed_stations
+        ]
 
     def pop_due_repeats(self, now: float) -> list[RepeatedPacket]:
         """Return the repeats that are due now. Of the items that are not an SOS, return the newest
@@ -382,17 +384,19 @@ class Rounds:
         repeats: list[RepeatedPacket] = []
         ordinary = [each for each in self.items.values() if not each.entry.sos]
         # If one item is due, send other items with it whose own time has not come yet.
-        begins = now >= self._ordinary_at and any(each.due_at <= now for each in ordinary)
-        capacity = self._packet_bytes if begins else 0
+        has_ordinary_due = now >= self._ordinary_at and any(each.due_at <= now for each in ordinary)
+        capacity = self._packet_bytes if has_ordinary_due else 0
         for item in reversed(self.items.values()):
-            goes = item.due_at <= now
+            is_due = item.due_at <= now
             if not item.entry.sos:
-                goes = capacity > 0 and item.due_at < inf
-                goes = goes and (capacity == self._packet_bytes or _count_bytes(item) <= capacity)
-                if not goes:
+                is_due = capacity > 0 and item.due_at < inf
+                is_due = is_due and (
+                    capacity == self._packet_bytes or _count_bytes(item) <= capacity
+                )
+                if not is_due:
                     item.due_at = max(item.due_at, self._ordinary_at)
                 item.hub_due = max(item.hub_due, self._ordinary_at)
-            again = self._list_due(item, now, is_packet_leaving=goes)
+            again = self._list_due(item, now, is_packet_leaving=is_due)
             if again and not item.entry.sos:
                 capacity -= _count_bytes(item)
                 self._ordinary_at = now + PACKET_SPACING_S
@@ -411,18 +415,18 @@ class Rounds:
         if item.stop_due <= now:
             item.stop_notice_count += 1
             pause = self._spread(TELL_AGAIN * 2 ** (item.stop_notice_count - 1))
-            more = item.entry.sos and item.stop_notice_count < STOP_NOTICES_MAX
-            item.stop_due = now + pause if more else inf
+            needs_stop_notice = item.entry.sos and item.stop_notice_count < STOP_NOTICES_MAX
+            item.stop_due = now + pause if needs_stop_notice else inf
             again += self._make_stop_notices(item)
         lacking: list[int] = []
         if is_packet_leaving and item.entry.sos:
             is_packet_leaving, lacking = self._is_sos_due(item, now)
         elif is_packet_leaving:
             item.due_at, item.attempts = inf, item.attempts + 1
-        asks = item.hub_due <= now and self._is_asked_again(item, now)
-        if is_packet_leaving or asks:
+        asks_hub = item.hub_due <= now and self._is_asked_again(item, now)
+        if is_packet_leaving or asks_hub:
             item.last_on_air = now
-            again += self._list_repeats(item, lacking, asks_station=asks)
+            again += self._list_repeats(item, lacking, asks_station=asks_hub)
         return again
 
     def _is_sos_due(self, item: RepeatableItem, now: float) -> tuple[bool, list[int]]:
@@ -432,7 +436,7 @@ class Rounds:
         item.due_at = inf
         lacking = self.list_missing(item)
         blind = not lacking and self._is_repeated_blindly(item)
-        ours = item.station == self.station
+        is_own = item.station == self.station
         if not self._can_transmit(item):
             self._record_stop(item, self.station, lacking, now)
             return False, []
@@ -442,7 +446,7 @@ class Rounds:
         # If no station is known to be missing the SOS, keep the short interval for the first
         # SOS_BLIND repeats, and then double the interval.
         doublings = max(0, item.attempts - SOS_BLIND) if blind else item.attempts
-        pause = (10 if ours else 15) * 2 ** min(doublings, 10)
+        pause = (10 if is_own else 15) * 2 ** min(doublings, 10)
         item.due_at = now + self._spread(min(AGAIN_MAX, pause))
         enough = blind and len(item.echoes) >= REPEATERS_ENOUGH
         item.echoes = set()
@@ -456,20 +460,20 @@ class Rounds:
 
     def _is_repeated_blindly(self, item: RepeatableItem) -> bool:
         """Return True if the SOS is repeated although no station is known to be missing it."""
-        answered = item.answer_count > 0 and (item.station != self.station or self._proves())
-        return item.entry.sos and item.attempts < (SOS_BLIND if answered else SOS_ALONE)
+        is_answered = item.answer_count > 0 and (item.station != self.station or self._proves())
+        return item.entry.sos and item.attempts < (SOS_BLIND if is_answered else SOS_ALONE)
 
     def _is_asked_again(self, item: RepeatableItem, now: float) -> bool:
         item.hub_due = inf
-        ours = item.station == self.station
+        is_own = item.station == self.station
         if not item.is_for_hub or item.brought_by or self._words.hub_routes.is_relaying():
             return False
-        if not ours and (item.hops >= self._hops or item.hub_tries >= PROBES_MAX):
+        if not is_own and (item.hops >= self._hops or item.hub_tries >= PROBES_MAX):
             return False
         if self._words.make_relay_request(sos=item.entry.sos) is None:
             return False
         item.hub_tries += 1
-        longest, first = (HUB_AGAIN_MAX, 60) if ours else (PROD_MAX, 30)
+        longest, first = (HUB_AGAIN_MAX, 60) if is_own else (PROD_MAX, 30)
         item.hub_due = now + self._spread(min(longest, first * 2 ** min(item.hub_tries - 1, 10)))
         return True
 
@@ -483,28 +487,32 @@ class Rounds:
         self, item: RepeatableItem, missing_stations: Sequence[int], *, asks_station: bool
     ) -> list[RepeatedPacket]:
         sos, number = item.entry.sos, item.entry.sequence
-        beside: list[Entry] = []
+        unnamed: list[Entry] = []
         if asks_station or (sos and item.is_for_hub and not item.brought_by):
             request = self._words.make_relay_request(
                 sos=sos, excluded={item.station, *item.asked_neighbours}
             )
             if request is not None:
                 assert isinstance(request.content, RelayRequest)
-                beside.append(request)
+                unnamed.append(request)
                 item.asked_neighbours.add(request.content.station)
         # This entry marks a repeated item, so that stations that have the item do not answer. Our
         # own SOS gets no mark.
         if item.station != self.station or not sos:
-            beside.append(Entry(0, Source(self.station, item.hops)))
-        named: list[Entry] = []
+            unnamed.append(Entry(0, Source(self.station, item.hops)))
+        with_names: list[Entry] = []
         if sos and len(missing_stations) <= LISTED_STATIONS_MAX:
             # If no station is missing the item, list ourselves, so that only stations that reach
             # the hub answer.
-            named = [Entry(number, Source(each, 0)) for each in missing_stations or [self.station]]
+            with_names = [
+                Entry(number, Source(each, 0)) for each in missing_stations or [self.station]
+            ]
         origin, hops = item.station, item.hops
         if not sos and not asks_station and item.parts[0] == item.entry:
             return [RepeatedPacket(origin, [item.entry], hops=hops, joins=True)]
-        return [RepeatedPacket(origin, [part, *beside], named, sos, hops) for part in item.parts]
+        return [
+            RepeatedPacket(origin, [part, *unnamed], with_names, sos, hops) for part in item.parts
+        ]
 
     def _make_notices(self, item: RepeatableItem) -> list[RepeatedPacket]:
         if item.hops >= self._hops:
@@ -520,13 +528,13 @@ class Rounds:
         """
         repeats = []
         for at, beyond in item.stopped.items():
-            ours = at == self.station
+            is_own = at == self.station
             lack = sorted(beyond - item.confirmed_by)[:MISSING_STATIONS_MAX]
-            if lack and ours is not self._can_transmit(item):
+            if lack and is_own is not self._can_transmit(item):
                 ack = Ack(
                     item.station, digest=compute_item_digest(item.entry), missing_at=tuple(lack)
                 )
-                mark = [] if ours else [Entry(0, Source(self.station, item.hops))]
+                mark = [] if is_own else [Entry(0, Source(self.station, item.hops))]
                 repeats.append(RepeatedPacket(at, [Entry(item.entry.sequence, ack), *mark]))
         return repeats
 

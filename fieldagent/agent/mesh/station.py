@@ -155,10 +155,12 @@ def _compute_text_bytes(settings: StationSettings) -> int:
     into one packet, even when other stations with numbers as long as ours pass it on.
     """
     number, time = settings.number, EPOCH + 2**27
-    said = Entry(2**31, Receipt(number, bytes(DIGEST_BYTES), Stage.READ, 24 * "x"), time)
+    receipt_entry = Entry(2**31, Receipt(number, bytes(DIGEST_BYTES), Stage.READ, 24 * "x"), time)
     mark = Entry(0, AuthorMark(number, settings.hops), time)
-    taken = len(encode([mark, said], origin=number, key=next(iter(settings.keys), None))) - 24
-    return max(0, settings.packet_bytes - taken)
+    overhead = (
+        len(encode([mark, receipt_entry], origin=number, key=next(iter(settings.keys), None))) - 24
+    )
+    return max(0, settings.packet_bytes - overhead)
 
 
 def _compute_introduction_bytes(settings: StationSettings, identity: Identity) -> int:

@@ -89,9 +89,13 @@ class AirTroubles:
     _seen_troubles: dict[Trouble, _SeenTrouble] = field(default_factory=dict)
 
     def record(self, trouble: Trouble, detail: str = "") -> None:
-        seen = self._seen_troubles.setdefault(trouble, _SeenTrouble(EventRate(self.clock)))
-        seen.count, seen.at, seen.detail = seen.count + 1, self.clock(), detail
-        if count := seen.seldom.count_event():
+        seen_trouble = self._seen_troubles.setdefault(trouble, _SeenTrouble(EventRate(self.clock)))
+        seen_trouble.count, seen_trouble.at, seen_trouble.detail = (
+            seen_trouble.count + 1,
+            self.clock(),
+            detail,
+        )
+        if count := seen_trouble.seldom.count_event():
             log.warning("%s", describe_trouble(trouble, count, detail))
 
     def is_recent(self, trouble: Trouble) -> bool:
@@ -113,9 +117,9 @@ class AirTroubles:
         time.
         """
         return [
-            f"{describe_trouble(trouble, seen.count, seen.detail)} (last"
-            f" {format_clock_time(date(seen.at))})"
-            for trouble, seen in self._seen_troubles.items()
+            f"{describe_trouble(trouble, seen_trouble.count, seen_trouble.detail)} (last"
+            f" {format_clock_time(date(seen_trouble.at))})"
+            for trouble, seen_trouble in self._seen_troubles.items()
             if self.is_recent(trouble)
         ]
 

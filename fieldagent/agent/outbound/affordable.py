@@ -66,12 +66,12 @@ def find_affordable(
     estimates = compute_costs(package, outboxes, now)
     for channel, cost in estimates.items():
         amount = _compute_price(channel, cost, bearer_bytes=limits.bearer_bytes)
-        left = limits.remaining - price
+        remainder = limits.remaining - price
         if amount and limits.refusal:
             withheld[channel] = limits.refusal
-        elif amount > left:
+        elif amount > remainder:
             withheld[channel] = (
-                f"it takes {amount} of the {left} left of {limits.per_day} that {limits.limit}"
+                f"it takes {amount} of the {remainder} left of {limits.per_day} that {limits.limit}"
             )
         else:
             price += amount
@@ -79,8 +79,8 @@ def find_affordable(
             sms += amount * (channel is Channel.CELLULAR)
     if not withheld:
         return AffordablePlan(package, {}, price, satellite, sms)
-    wanted = frozenset(estimates) if package.channels is None else package.channels
-    channels = wanted - {Channel(channel) for channel in withheld}
+    wanted_channels = frozenset(estimates) if package.channels is None else package.channels
+    channels = wanted_channels - {Channel(channel) for channel in withheld}
     return AffordablePlan(replace(package, channels=channels), withheld, price, satellite, sms)
 
 

@@ -39,15 +39,15 @@ def compute_day(last_day: BudgetDay | None, elapsed_s: float, clock: ElapsedTime
     trusted = bool(clock.source())
     if last_day is None:
         return BudgetDay(format_utc_day(unix), elapsed_s - unix % DAY_S, trusted)
-    passed = int((elapsed_s - last_day.since) // DAY_S)
+    days_passed = int((elapsed_s - last_day.since) // DAY_S)
     if not trusted:
-        if passed < 1:
+        if days_passed < 1:
             return last_day._replace(trusted=False)
-        day = date.fromisoformat(last_day.day) + timedelta(days=passed)
-        return BudgetDay(day.isoformat(), last_day.since + passed * DAY_S, False)
+        day = date.fromisoformat(last_day.day) + timedelta(days=days_passed)
+        return BudgetDay(day.isoformat(), last_day.since + days_passed * DAY_S, False)
     if last_day.day == format_utc_day(unix):
         return last_day._replace(trusted=True)
-    carried = last_day.day if not last_day.trusted and passed < 1 else ""
+    carried = last_day.day if not last_day.trusted and days_passed < 1 else ""
     return BudgetDay(format_utc_day(unix), elapsed_s - unix % DAY_S, True, carried)
 
 
@@ -84,9 +84,9 @@ NO_LIMIT = DayLimit()
 
 def make_bytes_limit(limit: int | None, reserve: int | None) -> DayLimit:
     """Return the limit for a modem that is billed by bytes; `reserve` is in credits of 50 bytes."""
-    wanted = (SOS_RESERVE if reserve is None else reserve) * CREDIT_BYTES
-    most = None if limit is None else limit if reserve is not None else limit // 2
-    return DayLimit(limit, 0 if most is None else min(most, wanted))
+    reserve_bytes = (SOS_RESERVE if reserve is None else reserve) * CREDIT_BYTES
+    ordinary_limit = None if limit is None else limit if reserve is not None else limit // 2
+    return DayLimit(limit, 0 if ordinary_limit is None else min(ordinary_limit, reserve_bytes))
 
 
 class Budget:
@@ -136,29 +136,31 @@ class Budget:
         """
         if self._limit is None:
             return None
-        kept = -(-self._reserve // 2) if is_halved else 0 if urgent else self._reserve
+        reserve = -(-self._reserve // 2) if is_halved else 0 if urgent else self._reserve
         if mailbox:
-            kept = -(-self._reserve // 2) if urgent else max(kept, -(-self._limit // 2))
+            reserve = -(-self._reserve // 2) if urgent else max(reserve, -(-self._limit // 2))
         spent = self.get_spent()
-        used = spent.bytes if self._tariff().unit == "byte" else spent.credits + spent.doubtful
-        return max(0, self._limit - kept - used)
+        used_amount = (
+            spent.bytes if self._tariff().unit == "byte" else spent.credits + spent.doubtful
+        )
+        return max(0, self._limit - reserve - used_amount)
 
     def compute_affordable(
         self, capacity: int, *, urgent: bool = False, is_halved: bool = False
     ) -> int:
         """Return the number of bytes, at most `capacity`, that the budget can pay for."""
-        left = self.compute_remaining(urgent=urgent, is_halved=is_halved)
+        remaining = self.compute_remaining(urgent=urgent, is_halved=is_halved)
         return (
             capacity
-            if left is None
-            else min(capacity, self._tariff().compute_affordable_size(left))
+            if remaining is None
+            else min(capacity, self._tariff().compute_affordable_size(remaining))
         )
 
     def describe_limit(self) -> str:
         """Return a sentence for people: it states that today's budget is spent, its amount, and
         when the next budget begins.
         """
-        kept = f", {self._reserve} of them kept for an SOS" if self._reserve else ""
+        reserve_text = f", {self._reserve} of them kept for an SOS" if self._reserve else ""
         by_bytes = self._tariff().unit == "byte"
         bytes_spent = f"{self.get_spent().bytes} of {self._limit} bytes"
         spent = (
@@ -166,7 +168,7 @@ class Budget:
             if by_bytes
             else f"{format_credit_range(self.get_spent())} of {self._limit} credits"
         )
-        return f"the budget of today is spent: {spent}{kept}; {self._describe_renewal()}"
+        return f"the budget of today is spent: {spent}{reserve_text}; {self._describe_renewal()}"
 
     def _describe_renewal(self) -> str:
         """Return a text with the time when the next budget begins. The text does not depend on the

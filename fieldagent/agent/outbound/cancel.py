@@ -48,11 +48,11 @@ class Cancellation:
         END_WAIT_MAX_S seconds. If the transmission takes longer, the status is None, and the
         cancellation applies later. Raises UnknownPackage.
         """
-        stands = find_package_state(self._journal, id_)
-        if stands.status is None:
-            await self._withdraw([stands.sequence], channel)
-            await self._end_unsent_incident(stands.sequence)
-        return get_package_state(self._journal, stands.sequence)
+        package_state = find_package_state(self._journal, id_)
+        if package_state.status is None:
+            await self._withdraw([package_state.sequence], channel)
+            await self._end_unsent_incident(package_state.sequence)
+        return get_package_state(self._journal, package_state.sequence)
 
     def can_have_left(self, incident_number: int) -> bool:
         """Return True if an item of the incident `incident_number` may be in flight or may have
@@ -109,8 +109,8 @@ class Cancellation:
         # Start with the newest Packages: they are at the ends of the heaps, where entries can be
         # removed without a sweep.
         sequences.reverse()
-        for begin in range(0, len(sequences), CANCEL_BATCH):
-            await self._withdraw_waiting(sequences[begin : begin + CANCEL_BATCH], channel)
+        for start in range(0, len(sequences), CANCEL_BATCH):
+            await self._withdraw_waiting(sequences[start : start + CANCEL_BATCH], channel)
         return len(sequences)
 
     async def _wait_until_resumed(self) -> None:

@@ -52,8 +52,8 @@ class Capacity:
         """
         # Our own envelope contains the origin 0. The short envelope for satellite contains no
         # origin.
-        more = _compute_width(origin) - (self.shared or not origin)
-        return self._free - self._compute_reserved(origin) - more
+        overhead = _compute_width(origin) - (self.shared or not origin)
+        return self._free - self._compute_reserved(origin) - overhead
 
     def compute_filled(self, origin: int) -> int:
         """Return the size in bytes up to which other entries may be added to an item of
@@ -71,20 +71,22 @@ class Capacity:
         """Cut an entry into its fragments. Raises TooLarge if the entry needs too many
         fragments.
         """
-        whole = encode([entry])
+        entry_bytes = encode([entry])
         if not self.shared:
             try:
-                return split(whole, self._free)
+                return split(entry_bytes, self._free)
             except LocalProtocolError as error:
                 raise TooLarge(str(error)) from error
-        needed = len(add_checksum(whole))
-        for most in (SHORT_COUNT, self._count_max()):
-            head = encode([Entry(entry.sequence, Fragment(most - 1, most, b""))], origin=origin)
+        needed = len(add_checksum(entry_bytes))
+        for count_max in (SHORT_COUNT, self._count_max()):
+            head = encode(
+                [Entry(entry.sequence, Fragment(count_max - 1, count_max, b""))], origin=origin
+            )
             size = self._free - self._compute_reserved(origin) - len(head)
             size -= size > SHORT_BYTES
-            if size > 0 and -(-needed // size) <= most:
-                return cut_into_fragments(whole, -(-needed // size))
-        raise TooLarge(f"{len(whole)} bytes are too many for packets of {self.size} bytes")
+            if size > 0 and -(-needed // size) <= count_max:
+                return cut_into_fragments(entry_bytes, -(-needed // size))
+        raise TooLarge(f"{len(entry_bytes)} bytes are too many for packets of {self.size} bytes")
 
     def _count_max(self) -> int:
         """Return the maximum number of fragments of an item. An Ack that fits into one packet must

@@ -94,13 +94,13 @@ class ChannelQueue:
         block, the held Packages cannot leave. After the block, held Packages that were not replaced
         wait again.
         """
-        held = self._queue.hold_replaceable(package.collapse_key, sos=package.sos)
+        held_sequences = self._queue.hold_replaceable(package.collapse_key, sos=package.sos)
         try:
-            yield held
+            yield held_sequences
         finally:
-            for sequence in held:
+            for sequence in held_sequences:
                 self._queue.release(sequence)
-            if held:
+            if held_sequences:
                 self.wake()
 
     def add(
@@ -267,15 +267,15 @@ class ChannelQueue:
         `due_time`. If the Package was withdrawn or replaced during its transmission, return its
         ending.
         """
-        (ended,) = self.compute_ends([sequence]) or (None,)
-        if ended is not None and ended.delivery is not REPLACED_DELIVERY:
+        (ended_delivery,) = self.compute_ends([sequence]) or (None,)
+        if ended_delivery is not None and ended_delivery.delivery is not REPLACED_DELIVERY:
             self.finish(sequence)
         elif sequence in self._queue:
             # If a newer Package replaces this one, the newer Package gets its place.
             waits = sequence in self.held and not self._queue.is_superseded(sequence)
             self._queue.requeue(sequence, inf if waits else due_time)
             self.tried.add(sequence)
-        return ended
+        return ended_delivery
 
     def get_in_flight(self) -> set[int]:
         return self._queue.get_in_flight()

@@ -27,18 +27,18 @@ def describe_state(journal: Journal) -> dict[str, Any] | None:
     """Return the state of the check-in for people; None if there is no check-in, or if the hub has
     confirmed that it is over.
     """
-    asked = check_in.read_last_request(journal)
-    if asked is None or (asked.within_s is None and asked.confirmed is not None):
+    request = check_in.read_last_request(journal)
+    if request is None or (request.within_s is None and request.confirmed is not None):
         return None
     date = journal.clock.date
-    known = outbound.find_by_sequence(journal, asked.sequence)
-    last = asked.at if asked.heard is None else asked.heard
-    counts = asked.confirmed is not None
+    package = outbound.find_by_sequence(journal, request.sequence)
+    last = request.at if request.heard is None else request.heard
+    counts = request.confirmed is not None
     return {
-        "package": None if known is None else known.id,
-        "status": None if known is None else known.status,
-        "within": asked.within_s,
-        "since": date(asked.at),
-        "confirmed": asked.confirmed,
-        "due": date(last + (asked.within_s or 0)) if counts else None,
+        "package": None if package is None else package.id,
+        "status": None if package is None else package.status,
+        "within": request.within_s,
+        "since": date(request.at),
+        "confirmed": request.confirmed,
+        "due": date(last + (request.within_s or 0)) if counts else None,
     }

@@ -41,13 +41,13 @@ def compute_costs(
     for channel, delivery in deliveries.items():
         if delivery.status is None:
             tariff = outboxes[channel].packing.queue.limits.tariff
-            left, by_bytes = outboxes[channel].compute_allowance(), tariff.unit == "byte"
+            remaining, by_bytes = outboxes[channel].compute_allowance(), tariff.unit == "byte"
             try:
                 sizes = outboxes[channel].packing.list_sizes(stamped, now)
             except TooLarge as error:
-                estimates[channel] = Cost(0, 0, 0, left, by_bytes, f"too large: {error}")
+                estimates[channel] = Cost(0, 0, 0, remaining, by_bytes, f"too large: {error}")
                 continue
             parts = [compute_price(tariff, size) for size in sizes]
             spent = [part.credits for part in parts], [part.bytes for part in parts]
-            estimates[channel] = Cost(len(parts), sum(spent[1]), sum(spent[0]), left, by_bytes)
+            estimates[channel] = Cost(len(parts), sum(spent[1]), sum(spent[0]), remaining, by_bytes)
     return estimates

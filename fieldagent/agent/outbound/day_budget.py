@@ -71,11 +71,11 @@ class DayBudget:
         satellite or by SMS, for example because another channel delivered them sooner.
         """
         for booking in spending.list_ended_bookings(self._journal, self._name):
-            done = spending.delete_booking(self._name, booking)
+            is_deleted = spending.delete_booking(self._name, booking)
             if not self._has_cost(booking.sequence, booking.channel):
                 back = self._budget.book(Spent(0, -booking.credits), booking.day)
-                done = combine_operations(done, back)
-            await self._journal.persist(done)
+                is_deleted = combine_operations(is_deleted, back)
+            await self._journal.persist(is_deleted)
 
     def _has_cost(self, sequence: int, channel: Channel) -> bool:
         """Return True if a Package may have cost something on `channel`."""

@@ -73,18 +73,20 @@ class Endings:
         """Store the ends of these channel deliveries. They are on disk when this function returns.
         `extra_operation` runs in the same commit.
         """
-        known = self._read_known(endings)
+        packages = self._read_known(endings)
         # Remove the Packages from the other queues before the commit, which may wait for space on
         # the disk, so that they do not leave meanwhile. If the commit fails, the Packages return to
         # the queues at the next start.
-        taken_out = [each for one in endings for each in self._cancel_superfluous(one, known)]
+        taken_out = [
+            each for ending in endings for each in self._cancel_superfluous(ending, packages)
+        ]
         endings = [*endings, *taken_out]
         note_ends = outbound.record_ends(endings, self.clock())
         await self._journal.persist(
             note_ends if extra_operation is None else combine_operations(extra_operation, note_ends)
         )
         for each in endings:
-            package = known.get(each.sequence)
+            package = packages.get(each.sequence)
             if package is not None and each.delivery.status is Status.DELIVERED:
                 self._report_to_neighbour(package, by_hub=each.channel is Channel.CELLULAR)
         self.wake_callers(endings)
@@ -200,13 +202,13 @@ class Endings:
         """Wait until the Package has a terminal status, and return its state. Raises AgentStopping
         after a call of `stop`.
         """
-        while (standing := get_package_state(self._journal, sequence)).status is None:
+        while (package_state := get_package_state(self._journal, sequence)).status is None:
             if self._stopped:
-                raise AgentStopping(_describe_stop(standing.id, self._journal.not_on_disk))
+                raise AgentStopping(_describe_stop(package_state.id, self._journal.not_on_disk))
             waiter = self._waiters.setdefault(sequence, trio.Event())
             await waiter.wait()
             self._waiters.pop(sequence, None)
-        return standing
+        return package_state
 
     def stop(self) -> None:
         """Wake all callers of `wait_for_outcome`, which then raises AgentStopping."""

@@ -54,18 +54,18 @@ def compute_head_starts(
     expensive channel needs to meet the deadline.
     """
     waits = [channel for channel, delivery in deliveries.items() if delivery.status is None]
-    begins = dict.fromkeys(waits, Begin(0.0))
+    head_starts = dict.fromkeys(waits, Begin(0.0))
     if package.sos:
-        return begins
+        return head_starts
     if fan_out is FanOut.CHEAPEST:
         cheaper: list[_CheaperChannel] = []
         for channel in sorted(waits, key=CHANNELS_BY_PRICE.index):
-            begins[channel] = _begin(cheaper, forecasts.get(channel), head_start, package.by)
-            cheaper.append(_CheaperChannel(begins[channel].after, forecasts.get(channel)))
-    satellite = begins.get(Channel.SATELLITE)
+            head_starts[channel] = _begin(cheaper, forecasts.get(channel), head_start, package.by)
+            cheaper.append(_CheaperChannel(head_starts[channel].after, forecasts.get(channel)))
+    satellite = head_starts.get(Channel.SATELLITE)
     if package.gather is not None and satellite is not None and package.gather > satellite.after:
-        begins[Channel.SATELLITE] = Begin(package.gather, GATHERING_REASON)
-    return begins
+        head_starts[Channel.SATELLITE] = Begin(package.gather, GATHERING_REASON)
+    return head_starts
 
 
 def _begin(
@@ -77,16 +77,16 @@ def _begin(
     usual = len(cheaper) * head_start
     if deadline is not None and own_steps is not None:
         # A deadline may be later than `usual`, so `usual` does not limit this wait.
-        after, why = (
+        after, reason = (
             _compute_latest(cheaper, own_steps, deadline),
             f"{CHEAPER_FIRST_REASON}, and there is still time",
         )
     elif deadline is not None or any(each.steps is None for each in cheaper):
-        after, why = usual if deadline is None else min(usual, deadline), CHEAPER_FIRST_REASON
+        after, reason = usual if deadline is None else min(usual, deadline), CHEAPER_FIRST_REASON
     else:
         after = _compute_soonest(cheaper, usual)
-        why = "cheaper channels nearly always deliver within that time"
-    return Begin(after, why) if cheaper and after else Begin(0.0)
+        reason = "cheaper channels nearly always deliver within that time"
+    return Begin(after, reason) if cheaper and after else Begin(0.0)
 
 
 def _compute_soonest(cheaper: Sequence[_CheaperChannel], usual_time: float) -> float:
@@ -124,6 +124,6 @@ def _compute_delivered(cheaper: Sequence[_CheaperChannel], at: float) -> float:
     `at`.
     """
     missed = 1.0
-    for begins, steps in cheaper:
-        missed *= 1 - compute_share_within(steps or (), at - begins)
+    for starts_at, steps in cheaper:
+        missed *= 1 - compute_share_within(steps or (), at - starts_at)
     return 1 - missed

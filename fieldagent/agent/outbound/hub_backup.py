@@ -59,8 +59,8 @@ class HubBackup:
 
     async def make_summary(self) -> BackupSummary:
         """Return the summary that the hub receives over each new link."""
-        known = self.journal.read("SELECT 1 FROM backup_since WHERE hub = ?", self.hub)
-        if not known:
+        is_known_hub = self.journal.read("SELECT 1 FROM backup_since WHERE hub = ?", self.hub)
+        if not is_known_hub:
             await self.journal.persist(partial(_record_hub, hub=self.hub))
         sent, hours = _find_last_sent(self.journal)
         return BackupSummary(sent, hours, _find_last_received(self.journal))
@@ -102,16 +102,16 @@ def _find_earlier_hub_limits(journal: Journal) -> tuple[int, int]:
 
 
 def _find_last_sent(journal: Journal) -> tuple[HeldItem, int]:
-    for sequence, ended in journal.read(
+    for sequence, ended_at in journal.read(
         "SELECT sequence, ended FROM leg WHERE channel = 'Cellular' AND status = 'Delivered'"
         " AND sequence > ? AND sequence NOT IN (SELECT sequence FROM carried)"
         " ORDER BY ended DESC, sequence DESC LIMIT 16",
         _find_earlier_hub_limits(journal)[0],
     ):
-        known = outbound.read_packages(journal, [sequence]).get(sequence)
-        if isinstance(known, StoredPackage) and _is_kept(known):
-            hours = int(max(0.0, journal.clock.now() - ended) // 3600)
-            return HeldItem(sequence, _digest(make_entry(known))), hours
+        package = outbound.read_packages(journal, [sequence]).get(sequence)
+        if isinstance(package, StoredPackage) and _is_kept(package):
+            hours = int(max(0.0, journal.clock.now() - ended_at) // 3600)
+            return HeldItem(sequence, _digest(make_entry(package))), hours
     return HeldItem(), 0
 
 
@@ -149,14 +149,16 @@ def _list_sent(journal: Journal, start_place: int) -> Inventory:
         )
         if not some:
             break
-        ended = dict(some)
-        place = max(ended)
-        for sequence, known in sorted(outbound.read_packages(journal, list(ended)).items()):
-            if isinstance(known, StoredPackage) and _is_kept(known):
-                at = max(0, int(journal.clock.date(ended[sequence])))
-                entry = make_entry(known)
+        ended_at_by_sequence = dict(some)
+        place = max(ended_at_by_sequence)
+        for sequence, package in sorted(
+            outbound.read_packages(journal, list(ended_at_by_sequence)).items()
+        ):
+            if isinstance(package, StoredPackage) and _is_kept(package):
+                at = max(0, int(journal.clock.date(ended_at_by_sequence[sequence])))
+                entry = make_entry(package)
                 rows.append(
-                    InventoryRow(sequence, known.origin, entry.sequence, _digest(entry), at)
+                    InventoryRow(sequence, package.origin, entry.sequence, _digest(entry), at)
                 )
     return Inventory(
         Direction.SENT, start_place, tuple(rows), (0, 0) if start_place else _find_dropped(journal)
@@ -167,9 +169,9 @@ def _find_dropped(journal: Journal) -> tuple[int, int]:
     """Return the first and last number of the items that the journal no longer keeps. Return (0, 0)
     if there are none.
     """
-    ((begun,),) = journal.read("SELECT number FROM beginning")
+    ((first_number,),) = journal.read("SELECT number FROM beginning")
     ((oldest,),) = journal.read("SELECT min(sequence) FROM package")
-    first = max(begun, _find_earlier_hub_limits(journal)[0]) + 1
+    first = max(first_number, _find_earlier_hub_limits(journal)[0]) + 1
     end = outbound.compute_next_sequence(journal) if oldest is None else oldest
     return (first, end) if first < end else (0, 0)
 
@@ -224,17 +226,17 @@ def _choose_fitting(journal: Journal, copy: _Copier, places: Sequence[int]) -> t
 
 
 def _copy_sent(journal: Journal, place: int) -> Copy:
-    known = outbound.read_packages(journal, [place]).get(place)
+    package = outbound.read_packages(journal, [place]).get(place)
     if (
         place <= _find_earlier_hub_limits(journal)[0]
-        or not isinstance(known, StoredPackage)
-        or not _is_kept(known)
+        or not isinstance(package, StoredPackage)
+        or not _is_kept(package)
     ):
         return Copy(place, b"")
-    entry = make_entry(known)
-    body = encode([entry], origin=known.origin)
+    entry = make_entry(package)
+    body = encode([entry], origin=package.origin)
     return Copy(
-        place, body, _get_state(journal, known.origin, entry.sequence - entry.items_back, entry)
+        place, body, _get_state(journal, package.origin, entry.sequence - entry.items_back, entry)
     )
 
 
@@ -245,12 +247,12 @@ def _copy_received(journal: Journal, place: int) -> Copy:
     body = bytes(rows[0][0])
     if (envelope := _read_whole(body)) is None:
         return Copy(place, b"")
-    entry, *beside = envelope.entries
-    for each in beside:
+    entry, *other_entries = envelope.entries
+    for each in other_entries:
         if isinstance(each.content, Source):
-            whose = each.content
-            number = whose.sequence - entry.items_back
-            return Copy(place, body, _get_state(journal, whose.station, number, entry))
+            route = each.content
+            number = route.sequence - entry.items_back
+            return Copy(place, body, _get_state(journal, route.station, number, entry))
     return Copy(place, body)
 
 

@@ -97,23 +97,25 @@ class HubPiggyback:
         return self._journal.clock.now() - self._incident_named >= NAME_INCIDENT_INTERVAL_S
 
     def fill(self, draft: Draft, capacity: int) -> PiggybackEntries:
-        words = PiggybackEntries()
+        piggybacked = PiggybackEntries()
         for sequence, report in list(self._reports.items()):
             if draft.add(report, capacity):
-                words.reports[sequence] = self._reports.pop(sequence)
+                piggybacked.reports[sequence] = self._reports.pop(sequence)
         for each in list(self._unreadable):
             if draft.add(Entry(0, each.report, each.at), capacity):
-                words.unreadable.append(each)
+                piggybacked.unreadable.append(each)
                 self._unreadable.remove(each)
-        self._unreadable_under_way += words.unreadable
-        self._fill_receipts(draft, capacity, words)
+        self._unreadable_under_way += piggybacked.unreadable
+        self._fill_receipts(draft, capacity, piggybacked)
         if self._asks and draft.entries:
             # Use only bytes that are already paid for.
             free = min(capacity, self._tariff.compute_paid_size(len(draft)))
             number = outbound.read_journal_number(self._journal)
-            words.has_name_request = draft.add(Entry(number, JournalNumber(wants_names=True)), free)
-        self._fill_incident(draft, capacity, words)
-        return words
+            piggybacked.has_name_request = draft.add(
+                Entry(number, JournalNumber(wants_names=True)), free
+            )
+        self._fill_incident(draft, capacity, piggybacked)
+        return piggybacked
 
     def _fill_incident(self, draft: Draft, capacity: int, entries: PiggybackEntries) -> None:
         """Name the open incident in each transmission that takes place anyway, if the name costs
@@ -129,9 +131,9 @@ class HubPiggyback:
         )
         if draft.entries or self._must_name_incident():
             clock = self._journal.clock
-            word = IncidentUpdate(open_incident.number, IncidentState.OPEN)
-            named = Entry(0, word, int(clock.date(clock.now())))
-            entries.named_incident = draft.add(named, free)
+            update = IncidentUpdate(open_incident.number, IncidentState.OPEN)
+            update_entry = Entry(0, update, int(clock.date(clock.now())))
+            entries.named_incident = draft.add(update_entry, free)
             if entries.named_incident:
                 self._incident_named = clock.now()
 

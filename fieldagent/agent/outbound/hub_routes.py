@@ -117,12 +117,16 @@ class HubRoutes:
         REPEAT_AFTER_S if the packet `has_other_content`, and after ANNOUNCE_AFTER_S in its own
         packet.
         """
-        ours = self.find_own_route()
+        own_route = self.find_own_route()
         since = self._clock() - self._said_at
-        if (None if ours is None else ours.hops) == self._said:
-            every = REPEAT_AFTER_S if has_other_content else ANNOUNCE_AFTER_S
-            return self._make_announced_route(ours) if ours is not None and since >= every else None
-        return RouteToHub(NO_ROUTE) if ours is None else self._make_announced_route(ours)
+        if (None if own_route is None else own_route.hops) == self._said:
+            interval = REPEAT_AFTER_S if has_other_content else ANNOUNCE_AFTER_S
+            return (
+                self._make_announced_route(own_route)
+                if own_route is not None and since >= interval
+                else None
+            )
+        return RouteToHub(NO_ROUTE) if own_route is None else self._make_announced_route(own_route)
 
     def _make_announced_route(self, own_route: RouteToHub) -> RouteToHub:
         return replace(own_route, is_battery_low=own_route.is_battery_low or self._low())

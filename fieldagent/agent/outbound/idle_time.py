@@ -29,11 +29,11 @@ class IdleTimes(Generic[K]):
         these events; each event of a key has a different time. `now` is the time of a monotonic
         clock, and `unix` of the wall clock.
         """
-        known = {}
+        idle_by_name = {}
         for key, at in last.items():
             before = self._known.get(key)
             if before is None or before[0] != at:
                 before = at, now - min(max(0.0, unix - at), self._oldest)
-            known[key] = before
-        self._known, self._oldest = known, self._interval_max_s
-        return {key: now - since for key, (_, since) in known.items()}
+            idle_by_name[key] = before
+        self._known, self._oldest = idle_by_name, self._interval_max_s
+        return {key: now - since for key, (_, since) in idle_by_name.items()}

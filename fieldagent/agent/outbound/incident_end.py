@@ -29,13 +29,13 @@ def may_include_user_messages(journal: Journal, incident_number: int) -> bool:
     """Return True if a person without a handheld may have sent a message in this kit's incident
     `incident_number`. Then people with handhelds are not allowed to cancel the incident alone.
     """
-    for known in outbound.read_packages(
+    for package in outbound.read_packages(
         journal, incident.list_items(journal, incident_number)
     ).values():
-        if not isinstance(known, StoredPackage):
+        if not isinstance(package, StoredPackage):
             return True
-        by_handheld = handhelds.is_idempotency_key(known.idempotency_key or "")
-        if isinstance(known.package.item, Message) and not by_handheld:
+        by_handheld = handhelds.is_idempotency_key(package.idempotency_key or "")
+        if isinstance(package.package.item, Message) and not by_handheld:
             return True
     return False
 
@@ -54,23 +54,25 @@ async def call_off(
     within `limit_s` seconds and none has left, withdraw the cancellation message. Raises the
     journal's errors.
     """
-    word = IncidentUpdate(incident_number, IncidentState.CALLED_OFF)
-    said = Package(prove(word, proof_keys[0]) if proof_keys else word, priority=SOS_PRIORITY - 1)
-    standing = None
+    update = IncidentUpdate(incident_number, IncidentState.CALLED_OFF)
+    package = Package(
+        prove(update, proof_keys[0]) if proof_keys else update, priority=SOS_PRIORITY - 1
+    )
+    package_state = None
     if cancellation.can_have_left(incident_number):
         # One commit stores the message and ends the incident. With two commits, a power failure
         # between them could leave the hub's alarm on although the kit no longer repeats the SOS.
-        standing = await intake.accept(said)
+        package_state = await intake.accept(package)
     in_flight = await cancellation.call_off(incident_number)
-    if standing is None:
+    if package_state is None:
         if not can_be_known(journal, incident_number):
             return False
         # A modem has started to send an item since the check above.
-        standing = await intake.accept(said)
+        package_state = await intake.accept(package)
     await wait_until_settled(in_flight, limit_s)
     if can_be_known(journal, incident_number):
         return True
-    return (await cancellation.cancel(standing.id)).status is not Status.CANCELED
+    return (await cancellation.cancel(package_state.id)).status is not Status.CANCELED
 
 
 def can_be_known(journal: Journal, incident_number: int) -> bool:

@@ -62,16 +62,16 @@ def describe_incidents(
     now = journal.clock.now()
     if own is not None and own.ended is not None and now - own.ended > OVER_SHOWN_S:
         own = None
-    shown = None
+    open_status = None
     if own is not None:
         sequences = incident.list_items(journal, own.number)
-        shown = _describe_incident(journal, own, sequences)
-        shown["nextTry"] = _compute_next_try(
+        open_status = _describe_incident(journal, own, sequences)
+        open_status["nextTry"] = _compute_next_try(
             journal, own, sequences, queues, outboxes, interval_s, end_condition
         )
     return {
         "active": int(own is not None and own.ended is None),
-        "incident": shown,
+        "incident": open_status,
         "heard": list_heard_incidents(journal),
     }
 
@@ -95,8 +95,8 @@ def list_heard_incidents(
         for each in (
             *handhelds_own,
             *(
-                _describe_heard(journal, heard, names)
-                for heard in incident.list_heard(journal, HEARD_SHOWN)
+                _describe_heard(journal, heard_incident, names)
+                for heard_incident in incident.list_heard(journal, HEARD_SHOWN)
             ),
         )
         if incident_number in (None, each["number"])
@@ -133,19 +133,19 @@ def list_steps(journal: Journal, own_incident: Incident, sequences: Sequence[int
     Packages.
     """
     date = journal.clock.date
-    raised: Step = {"state": "raised", "at": date(own_incident.raised)}
-    if why := journal.not_on_disk:
-        raised["text"] = f"not on the disk, and lost if power fails: {why}"
-    steps = [raised]
-    left = incident.list_transmitting_channels(journal, own_incident.number)
-    steps += [{"state": "left", "at": date(at), "channel": name} for name, at in left.items()]
-    heard: dict[str, float] = {}
+    raised_step: Step = {"state": "raised", "at": date(own_incident.raised)}
+    if disk_fault := journal.not_on_disk:
+        raised_step["text"] = f"not on the disk, and lost if power fails: {disk_fault}"
+    steps = [raised_step]
+    channels = incident.list_transmitting_channels(journal, own_incident.number)
+    steps += [{"state": "left", "at": date(at), "channel": name} for name, at in channels.items()]
+    heard_at: dict[str, float] = {}
     for receipts in outbound.list_receipts_of(journal, sequences).values():
         for each in receipts:
             if each.kind == "agent":
                 who = each.by.name or f"kit {each.by.id}"
-                heard[who] = min(each.at, heard.get(who, each.at))
-    steps += [{"state": "heard by", "at": at, "by": who} for who, at in heard.items()]
+                heard_at[who] = min(each.at, heard_at.get(who, each.at))
+    steps += [{"state": "heard by", "at": at, "by": who} for who, at in heard_at.items()]
     steps += [
         {"state": "not passed on", "at": date(at), "text": add_names(journal, text)}
         for at, text in incident.list_stopped(journal, own_incident.number)
@@ -158,12 +158,12 @@ def list_steps(journal: Journal, own_incident: Incident, sequences: Sequence[int
         step = {"state": "at the hub", "at": date(at), "text": add_names(journal, text)}
         steps.append(step | {"unauthenticated": True})
     for at, text in () if at_hub else incident.list_left_nearby(journal, own_incident.number):
-        by = add_names(journal, text).removeprefix("left by ").removesuffix("'s satellite")
-        step = {"state": "left", "channel": Channel.SATELLITE, "at": date(at), "by": by}
+        kit_name = add_names(journal, text).removeprefix("left by ").removesuffix("'s satellite")
+        step = {"state": "left", "channel": Channel.SATELLITE, "at": date(at), "by": kit_name}
         steps.append(step | {"unauthenticated": True})
     return (
         steps
-        + [_make_step(word) for word in incident.list_updates(journal, own_incident.number)]
+        + [_make_step(update) for update in incident.list_updates(journal, own_incident.number)]
         + _make_end_step(own_incident, date)
     )
 
@@ -190,11 +190,11 @@ def _make_end_step(own_incident: Incident, date: Any) -> list[Step]:
 
 
 def _describe_item(journal: Journal, sequence: int) -> dict[str, Any]:
-    known = outbound.read_packages(journal, [sequence])[sequence]
-    if not isinstance(known, StoredPackage):
-        return {"id": known.id, "damaged": True}
-    item = known.package.item
-    members = {"id": known.id, "at": journal.clock.date(known.accepted), "kind": get_kind(item)}
+    package = outbound.read_packages(journal, [sequence])[sequence]
+    if not isinstance(package, StoredPackage):
+        return {"id": package.id, "damaged": True}
+    item = package.package.item
+    members = {"id": package.id, "at": journal.clock.date(package.accepted), "kind": get_kind(item)}
     if isinstance(item, Message):
         members["text"] = item.content
     elif isinstance(item, Location):
@@ -242,19 +242,20 @@ def _describe_handheld_incident(
         _describe_item(journal, each)
         for each in incident.list_items(journal, handheld_incident.number)[:1]
     ]
-    raised = journal.clock.date(handheld_incident.raised)
+    raised_at = journal.clock.date(handheld_incident.raised)
     return {
         "station": incident.OWN_STATION,
         "name": handhelds.read_handheld(journal, handle).name or handle,
         "number": handheld_incident.number,
         "short": format_short_sos_number(handheld_incident.number),
         "state": handheld_incident.state,
-        "raised": raised,
-        "came": raised,
+        "raised": raised_at,
+        "came": raised_at,
         "age": None,
         "text": next((each["text"] for each in items if "text" in each), ""),
         "steps": [
-            _make_step(word) for word in incident.list_updates(journal, handheld_incident.number)
+            _make_step(update)
+            for update in incident.list_updates(journal, handheld_incident.number)
         ],
     }
 
@@ -262,7 +263,7 @@ def _describe_handheld_incident(
 def _describe_heard(
     journal: Journal, heard_incident: HeardIncident, names: Mapping[int, str]
 ) -> dict[str, Any]:
-    words = incident.list_updates(journal, heard_incident.number, heard_incident.station)
+    updates = incident.list_updates(journal, heard_incident.number, heard_incident.station)
     return {
         "station": heard_incident.station,
         "name": names.get(heard_incident.station, f"kit {heard_incident.station}"),
@@ -273,5 +274,5 @@ def _describe_heard(
         "came": heard_incident.at,
         "age": incident.compute_shown_age(heard_incident, journal.clock),
         "text": heard_incident.text,
-        "steps": [_make_step(word) for word in words],
+        "steps": [_make_step(update) for update in updates],
     }

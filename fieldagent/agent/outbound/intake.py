@@ -111,31 +111,31 @@ class Intake:
         # until the first is on disk.
         while busy := [self._accepting[claim] for claim in claims if claim in self._accepting]:
             await busy[0].wait()
-        done = trio.Event()
-        self._accepting |= dict.fromkeys(claims, done)
+        committed = trio.Event()
+        self._accepting |= dict.fromkeys(claims, committed)
         try:
-            known = self._find_earlier(package, idempotency_key)
-            if known is not None:
-                return get_package_state(self._journal, known.sequence)
+            earlier = self._find_earlier(package, idempotency_key)
+            if earlier is not None:
+                return get_package_state(self._journal, earlier.sequence)
             return await self._store(package, idempotency_key, incident_number, handle)
         finally:
             for claim in claims:
                 del self._accepting[claim]
-            done.set()
+            committed.set()
 
     def _find_earlier(self, package: Package, key: str | None) -> PackageFacts | None:
-        if key is not None and (known := outbound.find_by_idempotency_key(self._journal, key)):
-            if known.digest != digest(make_canonical(package)):
+        if key is not None and (earlier := outbound.find_by_idempotency_key(self._journal, key)):
+            if earlier.digest != digest(make_canonical(package)):
                 raise KeyReused(
                     sentence("Idempotency-Key {key} was used for another body", key=repr(key))
                 )
-            return known
+            return earlier
         if package.id is None:
             return None
-        known = outbound.find_by_id(self._journal, package.id)
-        if known is None or known.status is not None:
+        earlier = outbound.find_by_id(self._journal, package.id)
+        if earlier is None or earlier.status is not None:
             return None
-        if known.digest != digest(make_canonical(package)):
+        if earlier.digest != digest(make_canonical(package)):
             raise Conflict(
                 sentence(
                     "Package {id} is pending with another body; cancel it, wait for it, or"
@@ -143,7 +143,7 @@ class Intake:
                     id=package.id,
                 )
             )
-        return known
+        return earlier
 
     async def _store(
         self, package: Package, key: str | None, incident_number: int | None, handle: str
@@ -153,8 +153,8 @@ class Intake:
             self._journal.require_room()
         now = self._endings.clock()
         life = self._compute_life(package)
-        begins = self.compute_begins(package)
-        deliveries = self._make_deliveries(package, begins)
+        head_starts = self.compute_begins(package)
+        deliveries = self._make_deliveries(package, head_starts)
         status = get_terminal_status(deliveries.values())
         id_ = self._choose_id(package)
         dated = self._journal.clock.date(now)
@@ -183,7 +183,7 @@ class Intake:
         with self._wait_for_id(id_), self._end_replaced(package, id_, deliveries) as replaced:
             journal = self._journal
             commit = journal.commit_urgent if package.urgent else journal.commit_on_disk
-            operation = _store_with_reasons(outbound.store_new_package(new), begins, now)
+            operation = _store_with_reasons(outbound.store_new_package(new), head_starts, now)
             sequence = await commit(outbound.store_with_ends(operation, replaced, now))
             accepted = StoredPackage(
                 *(sequence, id_, stamped, identity, key, now, expires, None, None),
@@ -207,22 +207,22 @@ class Intake:
             # The caller chose this id itself, so `accept` has already claimed the id.
             yield
             return
-        done = self._accepting[id_] = trio.Event()
+        committed = self._accepting[id_] = trio.Event()
         try:
             yield
         finally:
             del self._accepting[id_]
-            done.set()
+            committed.set()
 
     def _replace_names(self, package: Package) -> Package:
         """Replace names in the Package by numbers, because the name may belong to another addressee
         by the time the Package is encoded again.
         """
-        to = directory.resolve(self._journal, package.to)
+        addressee = directory.resolve(self._journal, package.to)
         author = directory.resolve(self._journal, package.author)
-        if (to, author) == (package.to, package.author):
+        if (addressee, author) == (package.to, package.author):
             return package
-        return replace(package, to=to, author=author)
+        return replace(package, to=addressee, author=author)
 
     @contextmanager
     def _end_replaced(
@@ -274,12 +274,12 @@ class Intake:
         if package.by is not None and life is not None:
             # The Package must not expire before a channel starts.
             package = replace(package, by=min(package.by, life))
-        shown = (
+        shown_starts = (
             self._list_past_deliveries(deliveries)
             if fan_out is FanOut.CHEAPEST and len(deliveries) > 1
             else {}
         )
-        return compute_head_starts(package, deliveries, fan_out, self._head_start, shown)
+        return compute_head_starts(package, deliveries, fan_out, self._head_start, shown_starts)
 
     def _list_past_deliveries(
         self, deliveries: Mapping[Channel, ChannelDelivery]
@@ -318,9 +318,9 @@ class Intake:
         delivery = _make_replaced_delivery(stored_package.id)
         return [
             EndedDelivery(older, channel, delivery)
-            for channel, begins in self._compute_begins(stored_package, deliveries).items()
+            for channel, starts_after in self._compute_begins(stored_package, deliveries).items()
             if channel in self._queues
-            for older in self._queues[channel].add(stored_package, life, begins - passed_s)
+            for older in self._queues[channel].add(stored_package, life, starts_after - passed_s)
         ]
 
     def _compute_begins(
@@ -329,10 +329,10 @@ class Intake:
         """Return the seconds until each waiting channel may start."""
         if stored_package.origin:
             fan_out = self._endings.get_fan_out(stored_package.package, is_relayed=True)
-            begins = compute_head_starts(
+            head_starts = compute_head_starts(
                 stored_package.package, deliveries, fan_out, self._head_start, {}
             )
-            return {name: begin.after for name, begin in begins.items()}
+            return {name: head_start.after for name, head_start in head_starts.items()}
         return {
             name: delivery.begins_after
             for name, delivery in deliveries.items()
@@ -357,15 +357,17 @@ def _store_with_reasons(
     is left out, because the queue shows it, and a track would store it for each position.
     """
     waits = {
-        name: begin for name, begin in starts.items() if begin.reason not in ("", GATHERING_REASON)
+        name: head_start
+        for name, head_start in starts.items()
+        if head_start.reason not in ("", GATHERING_REASON)
     }
     if not waits:
         return store
 
     def store_both(db: sqlite3.Connection) -> int:
         sequence = store(db)
-        for channel, begin in waits.items():
-            detail = f"{format_duration(begin.after)}: {begin.reason}"
+        for channel, head_start in waits.items():
+            detail = f"{format_duration(head_start.after)}: {head_start.reason}"
             history.record_event(db, [sequence], channel, history.WAITS_EVENT, detail, now)
         return sequence
 
@@ -376,10 +378,10 @@ def _find_called_off(package: Package) -> int | None:
     """Return the number of this kit's incident that the Package cancels. Return None if it cancels
     none.
     """
-    word = package.item
-    if not isinstance(word, IncidentUpdate) or word.station != incident.OWN_STATION:
+    item = package.item
+    if not isinstance(item, IncidentUpdate) or item.station != incident.OWN_STATION:
         return None
-    return word.incident if word.state is IncidentState.CALLED_OFF else None
+    return item.incident if item.state is IncidentState.CALLED_OFF else None
 
 
 def _make_replaced_delivery(id_: int) -> ChannelDelivery:

@@ -56,12 +56,14 @@ def is_report_about(
     entry = make_entry(stored_package)
     if isinstance(content, Receipt) or (isinstance(content, Ack) and content.whole):
         return content.digest == compute_item_digest(entry)
-    whole = encode([entry])
+    entry_bytes = encode([entry])
     fragments = (
-        cut_into_fragments(whole, content.count) if capacity is None else split(whole, capacity)
+        cut_into_fragments(entry_bytes, content.count)
+        if capacity is None
+        else split(entry_bytes, capacity)
     )
     if len(fragments) != content.count:
         return False
     slices = [fragment.payload for fragment in fragments]
-    arrived = [segment for index, segment in enumerate(slices) if index in content.arrived]
-    return content.digest == compute_fragments_digest(arrived)
+    arrived_segments = [segment for index, segment in enumerate(slices) if index in content.arrived]
+    return content.digest == compute_fragments_digest(arrived_segments)

@@ -31,28 +31,34 @@ async def run_fragment_requests(
 ) -> NoReturn:
     """Ask for missing fragments forever. `clock` is the journal's clock."""
     silences = IdleTimes[inbound.FragmentedItem](CHECK_INTERVAL_S)
-    asked: dict[inbound.FragmentedItem, float] = {}
+    asked_at: dict[inbound.FragmentedItem, float] = {}
     """For each item, the seconds without a new fragment at the time of the last request."""
     while True:
         await trio.sleep(CHECK_INTERVAL_S)
         last = inbound.list_incomplete(journal)
-        silent = silences.measure(last, trio.current_time(), clock())
-        asked = {item: asked.get(item, 0.0) for item in last}
-        for item, seconds in silent.items():
-            if seconds < asked[item]:
-                asked[item] = 0.0
+        silence = silences.measure(last, trio.current_time(), clock())
+        asked_at = {item: asked_at.get(item, 0.0) for item in last}
+        for item, seconds in silence.items():
+            if seconds < asked_at[item]:
+                asked_at[item] = 0.0
             outbox = _find_channel_toward(outboxes, item.origin)
             if (
                 outbox is None
-                or not max(ASK_AFTER_S, SILENCE_GROWTH_FACTOR * asked[item])
+                or not max(ASK_AFTER_S, SILENCE_GROWTH_FACTOR * asked_at[item])
                 <= seconds
                 < ASK_UNTIL_S
             ):
                 continue
-            asked[item] = seconds
-            there = inbound.read_committed_fragments(journal, item)
-            log.info("%d of %d fragments of %d received", len(there), item.parts, item.sequence)
-            report = Report(item.parts, frozenset(there), compute_fragments_digest(there.values()))
+            asked_at[item] = seconds
+            held_fragments = inbound.read_committed_fragments(journal, item)
+            log.info(
+                "%d of %d fragments of %d received", len(held_fragments), item.parts, item.sequence
+            )
+            report = Report(
+                item.parts,
+                frozenset(held_fragments),
+                compute_fragments_digest(held_fragments.values()),
+            )
             outbox.report(
                 item.origin, Entry(item.sequence, report, int(journal.clock.date(clock())))
             )

@@ -74,8 +74,8 @@ class ChannelOutbox:
         self._numbers = count(1)
         self._words: dict[int, PiggybackEntries] = {}
         self._expired: list[EndedDelivery] = []
-        known = outbound.read_intent(journal, self.channel)
-        self._intent = None if known is None else known[0]
+        intent = outbound.read_intent(journal, self.channel)
+        self._intent = None if intent is None else intent[0]
 
     # Methods for the agent.
 
@@ -146,13 +146,13 @@ class ChannelOutbox:
         if self._queue.find_foremost(now) is not None:
             end_gathering(self._queue)
         first = self._queue.find_foremost(now)
-        urgent = first is not None and self._queue.is_urgent(first)
+        is_urgent = first is not None and self._queue.is_urgent(first)
         ordinary = self.budget.compute_affordable(capacity)
         if first is None or not _is_first(self._journal, self._queue, first):
             others = first is not None and self._queue.is_sos_of_others(first)
             capacity = (
                 self.budget.compute_affordable(capacity, urgent=True, is_halved=others)
-                if urgent
+                if is_urgent
                 else ordinary
             )
         packed = self.packing.pack(now, capacity, ordinary, self._piggyback)
@@ -163,10 +163,10 @@ class ChannelOutbox:
         if self.packing.acks is not None:
             self.packing.acks.expect(number, packed.segments)
         answerable = bool(packed.segments)
-        urgent = urgent or packed.urgent
+        is_urgent = is_urgent or packed.urgent
         part = any(segment.count > 1 for segment in packed.segments)
         return Transmission(
-            number, packed.body, urgent, packed.attempts, answerable, packed.more, part
+            number, packed.body, is_urgent, packed.attempts, answerable, packed.more, part
         )
 
     def get_unsettled(self) -> Intent | None:
@@ -222,15 +222,15 @@ class ChannelOutbox:
             await self._journal.persist(record_doubt(self.channel, segments, reason, now))
             return
         sent = outcome is Outcome.SENT
-        words = self._words.get(number, PiggybackEntries())
+        piggybacked = self._words.get(number, PiggybackEntries())
         if sent:
-            over = self._queue.bursts.finish_segments(segments, is_sent=True)
-            settlement = settle_success(self._journal, self._queue, segments, over)
+            finished_bursts = self._queue.bursts.finish_segments(segments, is_sent=True)
+            settlement = settle_success(self._journal, self._queue, segments, finished_bursts)
             spent = compute_price(self._queue.limits.tariff, len(transmission.body))
             record = combine_operations(
                 record_transmission(self._queue, segments, spent, now),
                 self.budget.book(spent),
-                lambda db: self._piggyback.record(db, words),
+                lambda db: self._piggyback.record(db, piggybacked),
             )
         else:
             refused_due = None
@@ -268,8 +268,8 @@ class ChannelOutbox:
         self._queue.alone |= settlement.sent_alone
         self.packing.forget_prepared()
         for each in settlement.ended:
-            arrived = each.delivery.status is Status.DELIVERED
-            self._queue.finish(each.sequence, is_arrived=arrived)
+            is_delivered = each.delivery.status is Status.DELIVERED
+            self._queue.finish(each.sequence, is_arrived=is_delivered)
         back = [self._queue.requeue(sequence, due) for sequence, due in waits.items()]
         late = [each for each in back if each is not None and each not in decided]
         if late:
@@ -277,9 +277,9 @@ class ChannelOutbox:
             await self._endings.record(late)
 
     def _end_transmission(self, number: int, *, is_sent: bool) -> None:
-        words = self._words.pop(number, PiggybackEntries())
+        piggybacked = self._words.pop(number, PiggybackEntries())
         beside_packages = bool(self._queue.in_flight[number])
-        self._piggyback.mark_settled(words, is_sent=is_sent, beside_packages=beside_packages)
+        self._piggyback.mark_settled(piggybacked, is_sent=is_sent, beside_packages=beside_packages)
         if self.packing.acks is not None:
             self.packing.acks.drop(number)
         # The transmission is over, and its result is on disk.
@@ -292,27 +292,30 @@ class ChannelOutbox:
         From now on, each of these Packages is sent alone, after longer and longer waits. So a
         Package that makes the driver fail does not delay other Packages.
         """
-        begun = None if self._intent is None else self._intent.transmission.number
-        lost = [number for number in self._queue.in_flight if number != begun]
-        kept = [] if begun is None else self._queue.in_flight[begun]
+        started_number = None if self._intent is None else self._intent.transmission.number
+        lost_numbers = [number for number in self._queue.in_flight if number != started_number]
+        started_segments = [] if started_number is None else self._queue.in_flight[started_number]
         self._queue.bursts.clear()
         now = trio.current_time()
-        if begun is None and not self._queue.get_in_flight():
+        if started_number is None and not self._queue.get_in_flight():
             # The driver failed before it took a Package. If a Package caused the failure, that
             # Package is the next one in the queue.
             self._queue.pop_due(now, includes_bursts=False)
-        back = self._queue.get_in_flight() - {segment.sequence for segment in kept}
+        back = self._queue.get_in_flight() - {segment.sequence for segment in started_segments}
         waits = {
             sequence: now
             + min(FAILURE_PAUSE_MAX_S, FAILURE_PAUSE_S * self.packing.count_tries(sequence))
             for sequence in back
         }
         settlement = Settlement(
-            waits=waits, failed=sorted(back), sent_alone=back, is_intent_ended=begun is None
+            waits=waits,
+            failed=sorted(back),
+            sent_alone=back,
+            is_intent_ended=started_number is None,
         )
         reason, now = "the driver failed", self._endings.clock()
         await self._apply(settlement, record_failed_attempts(self._queue, settlement, reason, now))
-        for number in lost:
+        for number in lost_numbers:
             self._end_transmission(number, is_sent=False)
         # These Packages were taken for a transmission that was not completed.
         self._queue.mark_landed(back)
@@ -340,9 +343,9 @@ class ChannelOutbox:
         return self.budget.describe_limit()
 
     def _is_within_budget(self, sequence: int) -> bool:
-        urgent = self._queue.is_urgent(sequence)
-        others = urgent and self._queue.is_sos_of_others(sequence)
-        allowance = self.budget.compute_remaining(urgent=urgent, is_halved=others)
+        is_urgent = self._queue.is_urgent(sequence)
+        others = is_urgent and self._queue.is_sos_of_others(sequence)
+        allowance = self.budget.compute_remaining(urgent=is_urgent, is_halved=others)
         if allowance is None or self.packing.compute_cost(sequence) <= allowance:
             return True
         return _is_first(self._journal, self._queue, sequence)
@@ -363,9 +366,11 @@ def _finish_failed(
     Packages. The Packages wait `retry_after` seconds; 0 means no wait. `refused_due` is as in
     `settle_failure`.
     """
-    over = queue.bursts.finish_segments(segments, is_sent=False)
+    finished_bursts = queue.bursts.finish_segments(segments, is_sent=False)
     due = trio.current_time() + retry_after if retry_after > 0 else -inf
-    return settle_failure(queue.channel, segments, over, outcome, reason, due, refused_due)
+    return settle_failure(
+        queue.channel, segments, finished_bursts, outcome, reason, due, refused_due
+    )
 
 
 def _compute_refused_due(

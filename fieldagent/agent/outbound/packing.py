@@ -241,10 +241,10 @@ class Packing:
         if repeat is not None:
             return self._pack_repeat(repeat, capacity, piggyback)
         segments: list[Segment] = []
-        passed: list[int] = []
-        draft, whose, tries, alone = self._make_draft(0), 0, 0, False
-        while len(segments) + len(passed) <= self._limits.companions:
-            key = self.queue.pop_due(now, includes_bursts=not segments and not passed)
+        passed_over: list[int] = []
+        draft, origin, tries, alone = self._make_draft(0), 0, 0, False
+        while len(segments) + len(passed_over) <= self._limits.companions:
+            key = self.queue.pop_due(now, includes_bursts=not segments and not passed_over)
             if key is None:
                 break
             try:
@@ -256,27 +256,29 @@ class Packing:
             except TooLarge as error:
                 self.queue.finish(key, ChannelDelivery(Status.ERROR, f"too large: {error}"))
                 continue
-            urgent = self.queue.is_urgent(key)
-            if alone and not urgent:
-                passed.append(key)
+            is_urgent = self.queue.is_urgent(key)
+            if alone and not is_urgent:
+                passed_over.append(key)
                 break
             # An SOS of others that is sent with the kit's own SOS must be paid from its own budget.
-            own = urgent and not (segments and self.queue.is_sos_of_others(key))
-            most = capacity if own else self._compute_fill_limit(draft, capacity, ordinary_bytes)
+            own = is_urgent and not (segments and self.queue.is_sos_of_others(key))
+            fill_limit = (
+                capacity if own else self._compute_fill_limit(draft, capacity, ordinary_bytes)
+            )
             if candidate.undated:
                 # The Package was accepted after `fix_dates`, so it is sent in a later transmission.
-                passed.append(key)
-            elif not segments and len(candidate.body) <= most:
-                draft, whose, tries = (
+                passed_over.append(key)
+            elif not segments and len(candidate.body) <= fill_limit:
+                draft, origin, tries = (
                     self._make_draft(candidate.origin),
                     candidate.origin,
                     candidate.attempts,
                 )
                 draft.begin(candidate.entry, candidate.body)
-                alone = urgent and self._is_sent_alone(tries)
-            elif not segments or not self._add_if_fitting(candidate, whose, draft, most):
-                passed.append(key)
-            if passed and passed[-1] == key:
+                alone = is_urgent and self._is_sent_alone(tries)
+            elif not segments or not self._add_if_fitting(candidate, origin, draft, fill_limit):
+                passed_over.append(key)
+            if passed_over and passed_over[-1] == key:
                 if not segments:
                     break
                 continue
@@ -287,7 +289,7 @@ class Packing:
                 )
             if candidate.segment.count > 1 or key in self.queue.alone:
                 break
-        for key in passed:
+        for key in passed_over:
             self.queue.requeue_unfitting(key)
         if segments and segments[0].count > 1:
             self._add_end_mark(
@@ -295,13 +297,17 @@ class Packing:
             )
         # Add no entries of ours to a neighbour's item: its envelope has the neighbour's number as
         # the origin of all entries.
-        most = self._compute_fill_limit(draft, capacity, ordinary_bytes)
-        words = PiggybackEntries() if alone or (segments and whose) else piggyback.fill(draft, most)
+        fill_limit = self._compute_fill_limit(draft, capacity, ordinary_bytes)
+        piggybacked = (
+            PiggybackEntries()
+            if alone or (segments and origin)
+            else piggyback.fill(draft, fill_limit)
+        )
         if not draft.entries:
             return None
         # If more fragments of the Package wait, they follow at once, before other Packages.
-        more = any(self.queue.bursts[p.sequence].waiting for p in segments if p.count > 1)
-        return PackedTransmission(draft.body, segments, words, tries, more)
+        has_more = any(self.queue.bursts[p.sequence].waiting for p in segments if p.count > 1)
+        return PackedTransmission(draft.body, segments, piggybacked, tries, has_more)
 
     def _is_sent_alone(self, tries: int) -> bool:
         """Return True if an SOS is sent alone: on a paid channel, in the first attempts, because a
@@ -336,8 +342,8 @@ class Packing:
         if repeat.joins:
             return self._pack_repeats(repeat, capacity, piggyback)
         whole = [*repeat.entries]
-        bare = [each for each in whole if not isinstance(each.content, RelayRequest)]
-        for entries in ([*whole, *repeat.optional_entries], whole, bare):
+        without_request = [each for each in whole if not isinstance(each.content, RelayRequest)]
+        for entries in ([*whole, *repeat.optional_entries], whole, without_request):
             draft = self._make_draft(repeat.origin)
             body = draft.encode_with(*entries)
             if len(body) <= capacity:
@@ -352,21 +358,21 @@ class Packing:
         fits, because it fitted into a packet when it was first sent.
         """
         draft, body = self._make_draft(0), b""
-        of: AuthorMark | None = None
+        author: AuthorMark | None = None
         entries: list[Entry] = []
         other: RepeatedPacket | None = first
         while other is not None:
             mark = AuthorMark(other.origin, other.hops)
             # The mark has the item's time, because times in an envelope are relative to the time of
             # its first entry.
-            head = [] if of == mark else [Entry(0, mark, other.entries[0].time)]
-            more = [*entries, *head, *other.entries]
-            longer = draft.encode_with(*more)
+            head = [] if author == mark else [Entry(0, mark, other.entries[0].time)]
+            combined = [*entries, *head, *other.entries]
+            longer = draft.encode_with(*combined)
             if body and len(longer) > capacity:
                 break
             if other is not first:
                 piggyback.mark_joined(other)
-            entries, body, of = more, longer, mark
+            entries, body, author = combined, longer, mark
             other = piggyback.find_joining()
         return PackedTransmission(body, [], PiggybackEntries()) if len(body) <= capacity else None
 
@@ -395,15 +401,15 @@ class Packing:
     def _choose_next(self, sequence: int) -> _NextPart:
         if self._prepared is not None and self._prepared.segment.sequence == sequence:
             return self._prepared
-        known, tries = outbound.read_to_send(self._journal, self._channel, sequence)
-        entry = make_entry(known)
-        whole = encode([entry], is_packed=self._limits.packs_text)
-        draft = self._make_draft(known.origin)
-        if len(whole) <= self.capacity.compute_whole(draft.origin):
-            bare = self._key is None and not (known.origin or self._station)
-            body = whole if bare else draft.encode_with(entry)
+        package, tries = outbound.read_to_send(self._journal, self._channel, sequence)
+        entry = make_entry(package)
+        entry_bytes = encode([entry], is_packed=self._limits.packs_text)
+        draft = self._make_draft(package.origin)
+        if len(entry_bytes) <= self.capacity.compute_whole(draft.origin):
+            needs_no_route = self._key is None and not (package.origin or self._station)
+            body = entry_bytes if needs_no_route else draft.encode_with(entry)
             self._prepared = _NextPart(
-                Segment(sequence), known.origin, entry, body, tries, known.undated
+                Segment(sequence), package.origin, entry, body, tries, package.undated
             )
             return self._prepared
         fragments = self.capacity.cut_into_fragments(entry, draft.origin)
@@ -411,7 +417,7 @@ class Packing:
         index = self._choose_positions(segment, tries)[0]
         entry = Entry(entry.sequence, fragments[index])
         segment, body = replace(segment, position=index), draft.encode_with(entry)
-        return _NextPart(segment, known.origin, entry, body, tries, known.undated)
+        return _NextPart(segment, package.origin, entry, body, tries, package.undated)
 
     def _choose_positions(self, segment: Segment, tries: int) -> list[int]:
         """Return the positions of the next fragments to send. Return several positions only if a
@@ -419,7 +425,7 @@ class Packing:
         """
         if segment.sequence in self.queue.bursts:
             return self.queue.bursts[segment.sequence].waiting
-        held = outbound.read_held_fragments(
+        held_positions = outbound.read_held_fragments(
             self._journal, self._channel, segment.sequence, segment.count
         )
         together = 1
@@ -427,14 +433,16 @@ class Packing:
             # After an unanswered round, send only a few, so that stations soon answer which
             # fragments have arrived.
             together = WINDOW if tries else ROUND_FRAGMENTS_MAX
-        elif self.acks is not None and held:
+        elif self.acks is not None and held_positions:
             together = WINDOW
         # Start each attempt with a different fragment. This helps if the stations that have the
         # earlier fragments are now out of range.
         turn = tries if self._limits.shared else 0
         # If no fragment is missing, the end of the Package was not stored. Send one fragment, so
         # that a station that has all fragments confirms the Package again.
-        return find_missing_fragments(segment.count, held.values(), turn)[:together] or [0]
+        return find_missing_fragments(segment.count, held_positions.values(), turn)[:together] or [
+            0
+        ]
 
     def encode_alone(self, entry: Entry) -> bytes:
         """Return a packet that contains only this entry, unencrypted."""

@@ -166,12 +166,12 @@ class Queue:
         return a held Package. When the new Package is added, `add` removes the held one. Otherwise
         `release` makes it wait again.
         """
-        held = self._collapse.list_replaceable(
+        held_sequences = self._collapse.list_replaceable(
             None if collapse_key is None else (collapse_key, sos), self.get_in_flight()
         )
-        self._taken.update(held)
-        self._held.update(held)
-        return held
+        self._taken.update(held_sequences)
+        self._held.update(held_sequences)
+        return held_sequences
 
     def release(self, key: int) -> None:
         if key in self._held:
@@ -337,12 +337,12 @@ class Queue:
         """Remove and return expired Packages, at most `limit` timers at once. A taken Package is
         skipped: it expires after `requeue`.
         """
-        ended = []
+        expired = []
         for key in islice(self._expiries.pop_due_keys(now), limit):
             if key not in self._taken:
                 self.remove(key)
-                ended.append(key)
-        return ended
+                expired.append(key)
+        return expired
 
     def compute_next_change(self, now: float) -> float:
         """Return the next time when a waiting Package becomes due or expires. Packages that are

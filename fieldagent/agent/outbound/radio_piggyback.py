@@ -103,8 +103,10 @@ class RadioPiggyback:
 
     def repeat(self, repeats: Iterable[RepeatedPacket]) -> None:
         """Repeat these items, an SOS first. An item that already waits is not added again."""
-        kept = {(each.origin, each.entries[0]) for each in self._repeats}
-        self._repeats += [each for each in repeats if (each.origin, each.entries[0]) not in kept]
+        kept_repeats = {(each.origin, each.entries[0]) for each in self._repeats}
+        self._repeats += [
+            each for each in repeats if (each.origin, each.entries[0]) not in kept_repeats
+        ]
         self._repeats.sort(key=lambda each: not each.sos)
 
     def stop_repeating(self, origin: int, sequence: int) -> None:
@@ -222,12 +224,12 @@ class RadioPiggyback:
         due = self._acks.get(key)
         if due is None:
             return
-        ours = due.ack
-        if ours.whole and ack.whole and due.together:
+        own_ack = due.ack
+        if own_ack.whole and ack.whole and due.together:
             del self._acks[key]
-        elif not ours.whole and ours.count == ack.count:
-            other = ours.arrived == ack.arrived and ours.digest != ack.digest
-            if ours.arrived <= ack.arrived and not other:
+        elif not own_ack.whole and own_ack.count == ack.count:
+            other = own_ack.arrived == ack.arrived and own_ack.digest != ack.digest
+            if own_ack.arrived <= ack.arrived and not other:
                 del self._acks[key]
 
     def load_entries(self) -> None:
@@ -237,9 +239,9 @@ class RadioPiggyback:
         )
 
     def report(self, origin: int, report: Entry) -> None:
-        said = report.content
-        assert isinstance(said, Report)
-        ack = Ack(-origin, said.count, said.arrived, digest=said.digest)
+        receipt = report.content
+        assert isinstance(receipt, Report)
+        ack = Ack(-origin, receipt.count, receipt.arrived, digest=receipt.digest)
         self.acknowledge(report.sequence, ack)
 
     def ask_names(self) -> None:
@@ -247,45 +249,47 @@ class RadioPiggyback:
 
     def is_worth_sending(self) -> bool:
         acks = any(due.due_at <= self.clock() for due in self._acks.values())
-        says = acks or self._repeats or self._presents_itself
-        says = says or self.readings.is_due(self.clock())
-        tells = self.summaries.list_due_stations(
+        has_content = acks or self._repeats or self._presents_itself
+        has_content = has_content or self.readings.is_due(self.clock())
+        due_stations = self.summaries.list_due_stations(
             self.clock(), has_other_content=False
         ) or self.hub_routes.find_route_to_announce(has_other_content=False)
-        return bool(says or tells)
+        return bool(has_content or due_stations)
 
     def fill(self, draft: Draft, capacity: int) -> PiggybackEntries:
-        words = PiggybackEntries()
+        piggybacked = PiggybackEntries()
         if not draft.entries and not self.is_worth_sending():
-            return words
+            return piggybacked
         items = [each for each in draft.entries if isinstance(each.content, Item | Fragment)]
         self.said |= {each.sequence for each in items}
-        urgent = any(each.sos for each in items)
+        has_sos = any(each.sos for each in items)
         goes_up = any(not is_going_down(each) for each in items)
         request = (
-            self.make_relay_request(sos=urgent) if goes_up and self.is_relay_needed() else None
+            self.make_relay_request(sos=has_sos) if goes_up and self.is_relay_needed() else None
         )
         if request is not None:
             draft.add(request, capacity)
         if abs(self.clock() - self._introduced) >= INTRODUCE_INTERVAL_S:
-            beside = bool(draft.entries)
-            words.has_introduction = draft.add(self._introduction, capacity)
-            if words.has_introduction:
+            has_entries = bool(draft.entries)
+            piggybacked.has_introduction = draft.add(self._introduction, capacity)
+            if piggybacked.has_introduction:
                 draft.add(PROGRAM, capacity)
             # If the name does not fit beside other entries, it gets a packet of its own.
-            self._presents_itself = beside and not words.has_introduction
-            if words.has_introduction:
+            self._presents_itself = has_entries and not piggybacked.has_introduction
+            if piggybacked.has_introduction:
                 self._said_hello = self.clock()
         route = self.hub_routes.find_route_to_announce(has_other_content=bool(draft.entries))
         if route is not None and draft.add(Entry(0, route), capacity):
             self.hub_routes.record_announced(route)
         self._fill_acks(draft, capacity)
-        beside = not urgent and bool(items or words.has_introduction)
-        for station in self.summaries.list_due_stations(self.clock(), has_other_content=beside):
+        has_entries = not has_sos and bool(items or piggybacked.has_introduction)
+        for station in self.summaries.list_due_stations(
+            self.clock(), has_other_content=has_entries
+        ):
             self._fill_summary(station, draft, capacity)
-        if not urgent:
+        if not has_sos:
             _fill_readings(self.readings, self._journal, draft, capacity, self.clock())
-        return words
+        return piggybacked
 
     def _fill_acks(self, draft: Draft, capacity: int) -> None:
         for key, due in list(self._acks.items()):
@@ -329,14 +333,20 @@ def _fill_readings(
     readings: Readings, journal: Journal, draft: Draft, capacity: int, now: float
 ) -> None:
     """Add read receipts last, because entries after an AuthorMark belong to another station."""
-    for word in readings.list_to_send(now, has_other_content=bool(draft.entries)):
-        bare = [word.entry]
-        if word.hops:
-            bare.insert(0, Entry(0, AuthorMark(word.origin, word.hops), word.entry.time))
-        named = [*bare, *_find_name_entries(word, journal)]
+    for receipt in readings.list_to_send(now, has_other_content=bool(draft.entries)):
+        entries = [receipt.entry]
+        if receipt.hops:
+            entries.insert(
+                0, Entry(0, AuthorMark(receipt.origin, receipt.hops), receipt.entry.time)
+            )
+        entries_with_names = [*entries, *_find_name_entries(receipt, journal)]
         # Mark a receipt as sent even if it fits into no packet, so that it is not tried forever.
-        if draft.add_all(named, capacity) or draft.add_all(bare, capacity) or not draft.entries:
-            readings.mark_sent(word, now)
+        if (
+            draft.add_all(entries_with_names, capacity)
+            or draft.add_all(entries, capacity)
+            or not draft.entries
+        ):
+            readings.mark_sent(receipt, now)
 
 
 def _find_name_entries(receipt: ReadReceipt, journal: Journal) -> list[Entry]:
@@ -346,5 +356,5 @@ def _find_name_entries(receipt: ReadReceipt, journal: Journal) -> list[Entry]:
     if not receipt.hops or receipt.is_answer:
         return []
     name = inbound.read_station_names(journal).get(receipt.origin)
-    who = Identity(str(receipt.origin), name or "", "Device")
-    return [Entry(receipt.origin, Introduction(who))] if name else []
+    identity = Identity(str(receipt.origin), name or "", "Device")
+    return [Entry(receipt.origin, Introduction(identity))] if name else []

@@ -87,13 +87,19 @@ def list_reached_beyond(
     """
     ladders: dict[int, list[Step]] = {}
     stages = outbound.list_reached(journal, [each.sequence for each in packages])
-    for known in packages:
-        steps = ladders.setdefault(known.sequence, [])
-        for each in sorted(stages[known.sequence], key=lambda each: STAGE_ORDER.index(each.stage)):
-            named = each.by != outbound.THE_HUB
-            who = _describe_kit(each.by) if named else _describe_addressee(journal, known)
-            words = describe_stage(each.stage, who or "the addressee", each.text)
-            steps.append(Step(each.at, each.stage.name.lower(), who, words, each.text))
+    for package in packages:
+        steps = ladders.setdefault(package.sequence, [])
+        for each in sorted(
+            stages[package.sequence], key=lambda each: STAGE_ORDER.index(each.stage)
+        ):
+            is_kit = each.by != outbound.THE_HUB
+            receiver_text = (
+                _describe_kit(each.by) if is_kit else _describe_addressee(journal, package)
+            )
+            step_text = describe_stage(each.stage, receiver_text or "the addressee", each.text)
+            steps.append(
+                Step(each.at, each.stage.name.lower(), receiver_text, step_text, each.text)
+            )
     return ladders
 
 
@@ -109,10 +115,12 @@ def _describe_addressee(journal: Journal, stored_package: PackageFacts | StoredP
 def _make_receipt_step(receiver: Identity, at: float, *, is_station: bool) -> Step:
     if not is_station:
         return Step(at, "hub", "", f"at {HUB}")
-    who = _find_name(receiver)
+    receiver_name = _find_name(receiver)
     if receiver.type == "Device":
-        return Step(at, "heard", who, f"heard by {who}")
-    return Step(at, Stage.STORED.name.lower(), who, describe_stage(Stage.STORED, who))
+        return Step(at, "heard", receiver_name, f"heard by {receiver_name}")
+    return Step(
+        at, Stage.STORED.name.lower(), receiver_name, describe_stage(Stage.STORED, receiver_name)
+    )
 
 
 def _find_name(person: Identity) -> str:
@@ -128,9 +136,9 @@ def _describe_kit(person: Identity) -> str:
 def _describe_end(journal: Journal, stored_package: PackageFacts) -> str:
     if stored_package.status is not Status.ERROR:
         return str(stored_package.status).lower()
-    why = {
+    reason = {
         delivery.reason
         for delivery in outbound.read_deliveries(journal, stored_package.sequence).values()
         if delivery.reason
     }
-    return f"given up: {', '.join(sorted(why)) or 'no channel'}"
+    return f"given up: {', '.join(sorted(reason)) or 'no channel'}"

@@ -151,30 +151,34 @@ class Readings:
         """Replace our own receipts by those for `pending_stages`, which other stations have not
         received yet.
         """
-        known, self._ours = self._ours, {}
+        earlier, self._ours = self._ours, {}
         for each in pending_stages:
             text = each.text.encode()[: self._text_bytes].decode(errors="ignore")
-            said = Receipt(each.station, each.digest, each.stage, text)
-            entry = Entry(each.sequence, said, each.at)
+            receipt = Receipt(each.station, each.digest, each.stage, text)
+            entry = Entry(each.sequence, receipt, each.at)
             key = _make_key(self._station, entry)
-            if key in known:
-                self._ours[key] = known[key]
+            if key in earlier:
+                self._ours[key] = earlier[key]
                 continue
-            word = ReadReceipt(self._station, entry, each.wants_receipt)
-            word.schedule(now, now + OWN_PACKET_DELAY_S * (1 + 2 * self._random()))
-            self._ours[key] = each, word
+            own_receipt = ReadReceipt(self._station, entry, each.wants_receipt)
+            own_receipt.schedule(now, now + OWN_PACKET_DELAY_S * (1 + 2 * self._random()))
+            self._ours[key] = each, own_receipt
 
     def find_answered(self, station: int, answer: Entry) -> PendingStationStage | None:
         """Return our receipt that `station` answers with `answer`, or None if there is none."""
-        ours = self._ours.get(_make_answer_key(station, answer))
-        return None if ours is None else ours[0]
+        own_receipt = self._ours.get(_make_answer_key(station, answer))
+        return None if own_receipt is None else own_receipt[0]
 
     def answer(self, station: int, entry: Entry, now: float, *, is_answer_asked: bool) -> None:
         """Answer a receipt of `station` for our item. The receipt must already be on disk."""
         key = _make_key(station, entry)
-        said = Entry(entry.sequence, Receipt(station, key.digest), entry.time)
-        word = self._answers.setdefault(key, ReadReceipt(self._station, said, is_answer_asked))
-        word.schedule(now, min(word.due_at, now + ANSWER_DELAY_MAX_S * self._random()))
+        answer_entry = Entry(entry.sequence, Receipt(station, key.digest), entry.time)
+        answer_receipt = self._answers.setdefault(
+            key, ReadReceipt(self._station, answer_entry, is_answer_asked)
+        )
+        answer_receipt.schedule(
+            now, min(answer_receipt.due_at, now + ANSWER_DELAY_MAX_S * self._random())
+        )
 
     def process_receipt(
         self,
@@ -191,19 +195,19 @@ class Readings:
         on the receipt, or its answer, if that may help.
         """
         key = _make_key(station, entry)
-        passed = self._passed.pop(key, None) or _RelayedReceipt(
+        relayed = self._passed.pop(key, None) or _RelayedReceipt(
             ReadReceipt(station, entry, is_answer_asked, hops)
         )
-        self._passed[key] = passed
+        self._passed[key] = relayed
         while len(self._passed) > PASSED_MAX:
             del self._passed[next(iter(self._passed))]
-        if not passed.receipt.record_arrival(hops, now):
-            passed.receipt.record_echo(sender)
-        elif passed.answer is not None and passed.answer.hops < self._hops:
-            passed.answer.schedule(now, now + self._spread(ANSWER_DELAY_MAX_S, crowd))
-        elif passed.answer is None and hops < self._hops:
+        if not relayed.receipt.record_arrival(hops, now):
+            relayed.receipt.record_echo(sender)
+        elif relayed.answer is not None and relayed.answer.hops < self._hops:
+            relayed.answer.schedule(now, now + self._spread(ANSWER_DELAY_MAX_S, crowd))
+        elif relayed.answer is None and hops < self._hops:
             rides = now + (PASS_AFTER if is_answer_asked else RIDE_DELAY_S)
-            passed.receipt.schedule(rides, now + PASS_AFTER + self._spread(PASS_WITHIN, crowd))
+            relayed.receipt.schedule(rides, now + PASS_AFTER + self._spread(PASS_WITHIN, crowd))
 
     def process_answer(
         self, station: int, answer: Entry, sender: int, hops: int, now: float, *, crowd: int
@@ -211,38 +215,41 @@ class Readings:
         """Process an answer of `station` to another station's receipt, transmitted by `sender`.
         Stop sending the receipt, and pass on the answer if we passed on the receipt.
         """
-        passed = self._passed.get(_make_answer_key(station, answer))
-        if passed is None:
+        relayed = self._passed.get(_make_answer_key(station, answer))
+        if relayed is None:
             return
-        passed.receipt.rest()
-        if passed.answer is None:
-            passed.answer = ReadReceipt(station, answer, passed.receipt.alone, hops)
-        if not passed.answer.record_arrival(hops, now):
-            passed.answer.record_echo(sender)
-        elif passed.is_answer_pending and hops < self._hops:
-            passed.is_answer_pending = False
-            passed.answer.schedule(now, now + self._spread(ANSWER_DELAY_MAX_S, crowd))
+        relayed.receipt.rest()
+        if relayed.answer is None:
+            relayed.answer = ReadReceipt(station, answer, relayed.receipt.alone, hops)
+        if not relayed.answer.record_arrival(hops, now):
+            relayed.answer.record_echo(sender)
+        elif relayed.is_answer_pending and hops < self._hops:
+            relayed.is_answer_pending = False
+            relayed.answer.schedule(now, now + self._spread(ANSWER_DELAY_MAX_S, crowd))
 
     def repeat_for_returned_station(self, station: int, now: float) -> None:
         """Send the receipts for the items of `station`, which is in range again and may have missed
         them. Send our other receipts with later packets, because the station may pass them on to
         stations out of our range.
         """
-        for _, word in self._ours.values():
-            assert isinstance(word.entry.content, Receipt)
-            if word.entry.content.by == station:
-                word.attempts = 0
-                word.schedule(now, now + OWN_PACKET_DELAY_S * (1 + 2 * self._random()))
+        for _, own_receipt in self._ours.values():
+            assert isinstance(own_receipt.entry.content, Receipt)
+            if own_receipt.entry.content.by == station:
+                own_receipt.attempts = 0
+                own_receipt.schedule(now, now + OWN_PACKET_DELAY_S * (1 + 2 * self._random()))
             else:
-                word.rides_from = min(word.rides_from, now)
+                own_receipt.rides_from = min(own_receipt.rides_from, now)
 
     def is_due(self, now: float) -> bool:
         """Return True if an entry must be sent in its own packet now."""
-        return any(word.due_at <= now for word in self._list_entries())
+        return any(receipt.due_at <= now for receipt in self._list_entries())
 
     def compute_next_due(self, now: float) -> float:
         """Return the next time when an entry must be sent in its own packet."""
-        return min((word.due_at for word in self._list_entries() if word.due_at > now), default=inf)
+        return min(
+            (receipt.due_at for receipt in self._list_entries() if receipt.due_at > now),
+            default=inf,
+        )
 
     def list_to_send(self, now: float, *, has_other_content: bool) -> list[ReadReceipt]:
         """Return the entries for the next packet. `has_other_content` is True if the packet also
@@ -250,8 +257,12 @@ class Readings:
         """
         if not (has_other_content or self.is_due(now)):
             return []
-        words = [word for word in self._list_entries() if min(word.rides_from, word.due_at) <= now]
-        return words[:RIDING_RECEIPTS_MAX] if has_other_content else words
+        due_receipts = [
+            receipt
+            for receipt in self._list_entries()
+            if min(receipt.rides_from, receipt.due_at) <= now
+        ]
+        return due_receipts[:RIDING_RECEIPTS_MAX] if has_other_content else due_receipts
 
     def mark_sent(self, receipt: ReadReceipt, now: float) -> None:
         """Record that the entry was sent, and set the time of its next repeat."""
@@ -260,22 +271,22 @@ class Readings:
             self._answers = {
                 key: each for key, each in self._answers.items() if each is not receipt
             }
-        for _, ours in self._ours.values():
-            if ours is receipt:
+        for _, own_receipt in self._ours.values():
+            if own_receipt is receipt:
                 again = min(AGAIN_MAX, AGAIN_FIRST * 2 ** min(receipt.attempts, 10))
                 rides = now + again * (0.75 + 0.5 * self._random())
                 receipt.attempts += 1
                 alone = receipt.attempts < OWN_PACKETS_MAX
                 receipt.schedule(rides, rides + OWN_PACKET_DELAY_S if alone else inf)
-        for passed in self._passed.values():
-            passed.is_answer_pending |= passed.receipt is receipt
+        for relayed in self._passed.values():
+            relayed.is_answer_pending |= relayed.receipt is receipt
 
     def _list_entries(self) -> Iterator[ReadReceipt]:
-        passed = self._passed.values()
+        relayed = self._passed.values()
         yield from self._answers.values()
-        yield from (each.answer for each in passed if each.answer is not None)
-        yield from (word for _, word in self._ours.values())
-        yield from (each.receipt for each in passed)
+        yield from (each.answer for each in relayed if each.answer is not None)
+        yield from (receipt for _, receipt in self._ours.values())
+        yield from (each.receipt for each in relayed)
 
     def _spread(self, limit_s: float, crowd: int) -> float:
         return draw_backoff(self._random(), max(limit_s, 0.5 * crowd), crowd)

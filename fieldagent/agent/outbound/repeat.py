@@ -23,11 +23,11 @@ async def repeat(
     if sequence in queue:
         return
     try:
-        known = outbound.read_kept_package(journal, sequence)
+        package = outbound.read_kept_package(journal, sequence)
     except DamagedPackage as damaged:
         log.error("%s: it is not sent again", damaged)
         return
-    if known is None:
+    if package is None:
         return
     await journal.persist(outbound.send_again(queue.channel, sequence, positions))
-    queue.add(known, None)
+    queue.add(package, None)

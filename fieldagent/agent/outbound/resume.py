@@ -66,9 +66,9 @@ class Resume:
         )
         self._requeue_batch()
         count = sum(len(queue) for queue in self._queues.values())
-        more = "" if self._place is None else ", and more"
+        more_text = "" if self._place is None else ", and more"
         if count:
-            log.info("%d%s that waited continue", count, more)
+            log.info("%d%s that waited continue", count, more_text)
         if self._ended:
             note_ends = outbound.record_ends(self._ended, self._endings.clock())
             self._journal.commit_at_start(combine_operations(note_ends, *self._notes))
@@ -127,8 +127,8 @@ class Resume:
             life = stored_package.expires - stored_package.accepted
             life = min(life, max(0.0, stored_package.expires - now))
         deliveries = outbound.read_deliveries(self._journal, stored_package.sequence)
-        passed = max(0.0, now - stored_package.accepted)
-        self._ended += self._intake.enqueue(stored_package, deliveries, life, passed)
+        age = max(0.0, now - stored_package.accepted)
+        self._ended += self._intake.enqueue(stored_package, deliveries, life, age)
 
     def _end_damaged_package(self, error: DamagedPackage) -> None:
         log.error("%s: it ends as Error and stays in the list; post it again", error)
@@ -139,6 +139,6 @@ class Resume:
             for channel, delivery in deliveries.items()
             if delivery.status is None
         ]
-        known = outbound.find_by_sequence(self._journal, sequence)
-        id_ = None if known is None else known.id
+        package = outbound.find_by_sequence(self._journal, sequence)
+        id_ = None if package is None else package.id
         self._notes.append(losses.record_damage(sequence, id_, self._endings.clock()))

@@ -103,8 +103,10 @@ def settle_failure(
             return Settlement(
                 waits=waits, failed=[sequence], sent_alone={sequence}, event=REFUSED_EVENT
             )
-        ended = EndedDelivery(sequence, channel, ChannelDelivery(Status.ERROR, reason or "refused"))
-        return Settlement([ended], failed=[sequence], event=REFUSED_EVENT)
+        ended_delivery = EndedDelivery(
+            sequence, channel, ChannelDelivery(Status.ERROR, reason or "refused")
+        )
+        return Settlement([ended_delivery], failed=[sequence], event=REFUSED_EVENT)
     alone = {segment.sequence for segment in segments} if outcome is Outcome.REFUSED else set()
     # The rest of a burst that was partly heard is sent at once.
     waits = {
@@ -126,8 +128,10 @@ def _is_completed_by(journal: Journal, queue: ChannelQueue, segment: Segment) ->
         return True
     if queue.limits.shared:
         return outbound.is_held_whole(journal, queue.channel, segment.sequence)
-    held = outbound.read_held_fragments(journal, queue.channel, segment.sequence, segment.count)
-    return len(held.get(outbound.ONLY_PEER, set()) | {segment.position}) == segment.count
+    held_positions = outbound.read_held_fragments(
+        journal, queue.channel, segment.sequence, segment.count
+    )
+    return len(held_positions.get(outbound.ONLY_PEER, set()) | {segment.position}) == segment.count
 
 
 def record_transmission(
@@ -136,11 +140,11 @@ def record_transmission(
     """Return the operation that records in the history of each Package that the transmission
     left.
     """
-    left = outbound.record_sent(queue.channel, segments, is_shared=queue.limits.shared)
+    remaining = outbound.record_sent(queue.channel, segments, is_shared=queue.limits.shared)
     cost = _describe_cost(booked_cost, len(segments))
 
     def store(db: sqlite3.Connection) -> None:
-        left(db)
+        remaining(db)
         for segment in segments:
             detail = _describe_fragment(segment) + cost
             history.record_event(db, [segment.sequence], queue.channel, "sent", detail, now)

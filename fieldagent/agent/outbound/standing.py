@@ -29,22 +29,22 @@ class PackageState(NamedTuple):
 
 def find_package_state(journal: Journal, id_: int) -> PackageState:
     """Return the state of the newest Package with the id `id_`. Raises UnknownPackage."""
-    known = outbound.find_by_id(journal, id_)
-    if known is None:
+    package = outbound.find_by_id(journal, id_)
+    if package is None:
         raise UnknownPackage(
             sentence(
                 "no Package has the id {id}; the agent deletes ended Packages after a while", id=id_
             )
         )
-    return get_package_state(journal, known.sequence)
+    return get_package_state(journal, package.sequence)
 
 
 def get_package_state(journal: Journal, sequence: int) -> PackageState:
     """Return the state of a Package. Raises UnknownPackage."""
-    known = outbound.find_by_sequence(journal, sequence)
-    if known is None:
+    package = outbound.find_by_sequence(journal, sequence)
+    if package is None:
         raise UnknownPackage("the Package ended and is no longer kept")
     deliveries = outbound.read_deliveries(journal, sequence)
     return PackageState(
-        known.id, sequence, known.status, deliveries, journal.clock.date(known.accepted)
+        package.id, sequence, package.status, deliveries, journal.clock.date(package.accepted)
     )

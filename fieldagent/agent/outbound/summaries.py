@@ -142,23 +142,23 @@ class Summaries:
 
     def record_item(self, station: int, item_number: int, digest: bytes, now: float) -> None:
         """Record that this kit has the item: it has arrived, or it is our own item and has left."""
-        known = self._get_summary(station)
-        if known.stored_digests.get(item_number) == digest:
+        summary = self._get_summary(station)
+        if summary.stored_digests.get(item_number) == digest:
             return
-        known.stored_digests[item_number] = digest
-        known.missing.pop(item_number, None)
-        known.unlisted.discard(item_number)
-        known.is_told_by_other, known.changed, known.fresh_until = False, True, now + FRESH_S
-        known.move(item_number, now)
-        known.forget_old()
+        summary.stored_digests[item_number] = digest
+        summary.missing.pop(item_number, None)
+        summary.unlisted.discard(item_number)
+        summary.is_told_by_other, summary.changed, summary.fresh_until = False, True, now + FRESH_S
+        summary.move(item_number, now)
+        summary.forget_old()
         self._hasten(now, INTERVAL_MIN)
 
     def hide_item(self, station: int, item_number: int) -> None:
         """Record that this kit has the item but must not list it, and stop asking for the item."""
-        known = self._get_summary(station)
-        known.missing.pop(item_number, None)
-        if item_number not in known.stored_digests:
-            known.unlisted.add(item_number)
+        summary = self._get_summary(station)
+        summary.missing.pop(item_number, None)
+        if item_number not in summary.stored_digests:
+            summary.unlisted.add(item_number)
 
     def load(self, items: Iterable[tuple[int, int, bytes]], now: float) -> None:
         """Load the items from before a restart. Each is given by its station, number and digest."""
@@ -174,7 +174,7 @@ class Summaries:
         station = summary.content.station
         known = self._get_summary(station)
         window = known.get_listed_numbers()
-        fresh = {
+        new_numbers = {
             each
             for each in numbers - known.stored_digests.keys() - known.unlisted
             if each >= window.start
@@ -182,9 +182,9 @@ class Summaries:
         if station == self._station:
             # The summary is about our own items. Do not ask for items that we do not have: they are
             # from a lost journal.
-            fresh.clear()
-        if fresh - known.missing.keys():
-            known.missing |= dict.fromkeys(fresh - known.missing.keys(), 0)
+            new_numbers.clear()
+        if new_numbers - known.missing.keys():
+            known.missing |= dict.fromkeys(new_numbers - known.missing.keys(), 0)
             known.fresh_until = now + FRESH_S
             known.forget_old()
             known.is_asked_by_other = False
@@ -193,7 +193,11 @@ class Summaries:
             within = ASK_AFTER_S * self._slower
             if not self._in_crowd or self._due > now + 1.5 * within:
                 self._due = min(self._due, now + within * (0.5 + self._random()))
-        elif (asks := known.open()) and first <= min(asks) and not numbers.intersection(asks):
+        elif (
+            (open_numbers := known.open())
+            and first <= min(open_numbers)
+            and not numbers.intersection(open_numbers)
+        ):
             known.is_asked_by_other = True
         if numbers.issuperset(
             each for each in known.stored_digests if each >= first and each in window
@@ -210,8 +214,8 @@ class Summaries:
         """Return the digest of the item. Return None if this kit does not have the item, or if the
         item is not one of the newest.
         """
-        known = self._stations.get(station)
-        return None if known is None else known.stored_digests.get(item_number)
+        summary = self._stations.get(station)
+        return None if summary is None else summary.stored_digests.get(item_number)
 
     def repeat_for_returned_station(self, now: float, limit_s: float) -> None:
         """Send all summaries again within `limit_s` seconds, because a station that has returned
@@ -230,14 +234,14 @@ class Summaries:
 
     def begin(self, now: float) -> None:
         """Begin the beacon that is due, and set the time of the next beacon."""
-        asks = False
+        asks_for_items = False
         self._beacon, self._latest = [], now + POSTPONE_MAX_S
         for number, each in self._stations.items():
-            asks |= each.is_asking()
+            asks_for_items |= each.is_asking()
             if now < each.fresh_until and self._is_news(each):
                 self._beacon.append(number)
             each.is_told_by_other = each.is_asked_by_other = False
-        self._interval = INTERVAL_MIN if asks else min(INTERVAL_MAX, 2 * self._interval)
+        self._interval = INTERVAL_MIN if asks_for_items else min(INTERVAL_MAX, 2 * self._interval)
         lives = any(now < each.fresh_until for each in self._stations.values())
         waits = min(INTERVAL_MAX, self._interval * self._slower)
         self._due = now + waits * (0.5 + 0.5 * self._random()) if lives else inf
@@ -246,14 +250,16 @@ class Summaries:
         """Return the stations whose summaries the next packet must contain: the stations of the
         beacon and, if the packet `has_other_content`, the stations with changes or missing items.
         """
-        known = self._stations
-        self._beacon = [n for n in self._beacon if n in known and self._is_news(known[n])]
+        summaries = self._stations
+        self._beacon = [n for n in self._beacon if n in summaries and self._is_news(summaries[n])]
         stations = self._beacon
         if has_other_content:
             ride = (
-                n for n, each in known.items() if self._can_ride(each, now) and n not in stations
+                n
+                for n, each in summaries.items()
+                if self._can_ride(each, now) and n not in stations
             )
-            stations = [*stations, *sorted(ride, key=lambda n: not known[n].is_asking())][
+            stations = [*stations, *sorted(ride, key=lambda n: not summaries[n].is_asking())][
                 :RIDING_SUMMARIES_MAX
             ]
         return [*stations]
@@ -284,41 +290,41 @@ class Summaries:
 
     def mark_sent(self, station: int, now: float) -> None:
         """Record that the summary of `station` was sent."""
-        known = self._get_summary(station)
-        known.is_told_by_other = known.is_asked_by_other = True
-        known.changed = False
-        if now - known.asked_at >= ASK_AFTER_S / 2:
-            known.asked_at = now
-            for number in known.missing:
-                known.missing[number] += 1
+        summary = self._get_summary(station)
+        summary.is_told_by_other = summary.is_asked_by_other = True
+        summary.changed = False
+        if now - summary.asked_at >= ASK_AFTER_S / 2:
+            summary.asked_at = now
+            for number in summary.missing:
+                summary.missing[number] += 1
         self._beacon = [each for each in self._beacon if each != station]
         if self._in_crowd and not any(map(self._is_still_asking, self._stations.values())):
-            later = now + ASK_AFTER_S * self._slower * (0.5 + self._random())
-            self._due = max(self._due, min(self._latest, later))
+            ask_again_at = now + ASK_AFTER_S * self._slower * (0.5 + self._random())
+            self._due = max(self._due, min(self._latest, ask_again_at))
 
     def make_summary(self, station: int) -> Entry | None:
         """Return the summary of `station`, or None if it would be empty."""
-        known = self._stations.get(station)
-        if known is None:
+        summary = self._stations.get(station)
+        if summary is None:
             return None
-        numbers = known.get_listed_numbers()
-        lacking = [each for each in known.open() if each in numbers]
-        present = sorted(each for each in known.stored_digests if each in numbers)
+        numbers = summary.get_listed_numbers()
+        lacking = [each for each in summary.open() if each in numbers]
+        present = sorted(each for each in summary.stored_digests if each in numbers)
         if not present and not lacking:
             return None
         first = min((*present, *lacking), default=0)
-        arrived = frozenset(number - first for number in present)
+        arrived_offsets = frozenset(number - first for number in present)
         digest = compute_fragments_digest(
-            known.stored_digests[number] for number in present[-CONFIRMATIONS_MAX:]
+            summary.stored_digests[number] for number in present[-CONFIRMATIONS_MAX:]
         )
-        return Entry(first, Ack(station, 0, arrived, digest=digest if present else b""))
+        return Entry(first, Ack(station, 0, arrived_offsets, digest=digest if present else b""))
 
     def _get_summary(self, station: int) -> _StationSummary:
-        known = self._stations.pop(station, None) or _StationSummary()
-        self._stations[station] = known
+        summary = self._stations.pop(station, None) or _StationSummary()
+        self._stations[station] = summary
         while len(self._stations) > STATIONS_MAX:
             del self._stations[next(iter(self._stations))]
-        return known
+        return summary
 
     def _hasten(self, now: float, limit_s: float) -> None:
         if limit_s >= INTERVAL_MIN:

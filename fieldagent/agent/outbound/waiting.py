@@ -83,11 +83,13 @@ class WaitReasons:
                 unix = None if at is None else self._convert_to_unix(at)
                 hindrance = self._hindrances[channel]
                 told_already = hindrance.has_end_time and reason == hindrance.reason
-                silent = unix is None or told_already
-                words = (
-                    reason if silent else f"{reason}; next try {self._format_clock(unix or 0.0)}"
+                needs_no_reason = unix is None or told_already
+                reason_text = (
+                    reason
+                    if needs_no_reason
+                    else f"{reason}; next try {self._format_clock(unix or 0.0)}"
                 )
-                document[channel] = {"status": None, "reason": words, "nextTry": unix}
+                document[channel] = {"status": None, "reason": reason_text, "nextTry": unix}
         return document
 
     def compute_next_try(self, channel: Channel, sequence: int) -> float:
@@ -118,12 +120,12 @@ class WaitReasons:
             failed = history.read_last_failure(self._journal, sequence, channel)
             is_rest = hindrance.reason == _RESTING_REASON
             return (is_rest and failed) or hindrance.reason, look
-        goes = sequence == self._foremost[channel]
-        return "next in the queue" if goes else "other items are sent first", None
+        is_next = sequence == self._foremost[channel]
+        return "next in the queue" if is_next else "other items are sent first", None
 
     def _find_hindrance(self, outbox: ChannelOutbox) -> _Hindrance:
         link = outbox.link
-        look, urgent = (
+        look, is_urgent = (
             at if at > self._steady else None for at in (link.next_look, link.next_urgent)
         )
         if link.state in _AWAY_REASONS:
@@ -133,12 +135,12 @@ class WaitReasons:
                     f", the last success at {self._format_clock(self._date(link.last_success))}"
                 )
             # If the link has no time for its next attempt, it is making an attempt now.
-            return _Hindrance(reason, look or self._steady, urgent or self._steady, is_away=True)
-        if held := outbox.describe_hold():
+            return _Hindrance(reason, look or self._steady, is_urgent or self._steady, is_away=True)
+        if hold_reason := outbox.describe_hold():
             renewal = self._steady + outbox.budget.compute_renewal_wait()
-            return _Hindrance(held, renewal, renewal, is_away=False, has_end_time=True)
+            return _Hindrance(hold_reason, renewal, renewal, is_away=False, has_end_time=True)
         rests = look is not None and link.state is not LinkState.BUSY
-        return _Hindrance(_RESTING_REASON if rests else "", look, urgent, is_away=False)
+        return _Hindrance(_RESTING_REASON if rests else "", look, is_urgent, is_away=False)
 
     def _convert_to_unix(self, monotonic: float) -> float:
         return round(self._now + max(0.0, monotonic - self._steady), 3)

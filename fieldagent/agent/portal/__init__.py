@@ -105,8 +105,8 @@ class Portal:
             return Response(200, read_data(__name__, "portal.css"), "text/css; charset=utf-8")
         if request.path == PAGE:
             return self._serve_page(request, is_kept=stays)
-        if stays and (wanted := PROBES.get(request.path)) is not None:
-            return Response(*wanted, NO_STORE_HEADERS)
+        if stays and (probe_answer := PROBES.get(request.path)) is not None:
+            return Response(*probe_answer, NO_STORE_HEADERS)
         return Response(302, headers=(("Location", PAGE), *NO_STORE_HEADERS))
 
     def _serve_page(self, request: Request, *, is_kept: bool) -> Response:
@@ -135,5 +135,5 @@ class Portal:
 
 @cache
 def _read_texts() -> dict[str, dict[str, str]]:
-    words: dict[str, dict[str, str]] = json.loads(read_data(__name__, "words.json"))
-    return words
+    texts_by_language: dict[str, dict[str, str]] = json.loads(read_data(__name__, "words.json"))
+    return texts_by_language

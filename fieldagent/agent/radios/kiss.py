@@ -193,18 +193,18 @@ async def open_tnc(place: RadioPlace, link: ChannelLink) -> AsyncIterator[TncMod
     """Open a TNC at a serial port or tcp://host:port. Raises RadioLost and PortLost, in exception
     groups.
     """
-    call, where = ax25.parse_callsign(place.callsign), place.port
-    if where.startswith("tcp://"):
+    call, address = ax25.parse_callsign(place.callsign), place.port
+    if address.startswith("tcp://"):
         async with (
-            await _connect(where) as stream,
+            await _connect(address) as stream,
             _serve(
-                TncModem(_make_reader(stream, where), _make_writer(stream, where), call, link)
+                TncModem(_make_reader(stream, address), _make_writer(stream, address), call, link)
             ) as air,
         ):
             yield air
         return
     async with (
-        open_serial(where, place.baud, link.recorder) as port,
+        open_serial(address, place.baud, link.recorder) as port,
         _serve(TncModem(port.read, port.write, call, link)) as air,
     ):
         yield air
@@ -221,8 +221,8 @@ async def _serve(air: TncModem) -> AsyncIterator[TncModem]:
 async def _connect(place: str) -> trio.SocketStream:
     with trio.move_on_after(CONNECT_MAX_S):
         try:
-            where = urlsplit(place)
-            return await trio.open_tcp_stream(where.hostname or "", where.port or 8001)
+            url = urlsplit(place)
+            return await trio.open_tcp_stream(url.hostname or "", url.port or 8001)
         except (OSError, ValueError) as error:
             raise RadioLost(f"{place} cannot be reached ({error}): does the TNC run?") from None
     raise RadioLost(f"{place} does not answer within {CONNECT_MAX_S:g} s")
@@ -260,13 +260,13 @@ def check_tnc(place: RadioPlace) -> Finding:
 
         return check_serial_port(Path(place.port))
     try:
-        where = urlsplit(place.port)
-        socket.create_connection(
-            (where.hostname or "", where.port or 8001), CHECK_TIMEOUT_S
-        ).close()
+        url = urlsplit(place.port)
+        socket.create_connection((url.hostname or "", url.port or 8001), CHECK_TIMEOUT_S).close()
     except (OSError, ValueError) as error:
-        why = describe_reason(error)
-        return Finding(False, f"{place.port} cannot be reached ({why}): does the KISS modem run?")
+        reason = describe_reason(error)
+        return Finding(
+            False, f"{place.port} cannot be reached ({reason}): does the KISS modem run?"
+        )
     return Finding(True, f"{place.port} can be reached")
 
 

@@ -91,11 +91,13 @@ class MeshcoreModem:
         return await self._ear.receive()
 
     async def _wait_for_outcome(self, deadline: float) -> TransmitResult | None:
-        while (word := await self._words.wait_for_next(deadline)) is not None:
-            if word.code == MeshcoreReport.TX_DONE:
-                sent = word.content == b"\1"
+        while (answer := await self._words.wait_for_next(deadline)) is not None:
+            if answer.code == MeshcoreReport.TX_DONE:
+                sent = answer.content == b"\1"
                 return TransmitResult.TRANSMITTED if sent else TransmitResult.DROPPED
-            if word.code == MeshcoreReport.ERROR and word.content[:1] == bytes([wire.ERROR_BUSY]):
+            if answer.code == MeshcoreReport.ERROR and answer.content[:1] == bytes(
+                [wire.ERROR_BUSY]
+            ):
                 return None
         return TransmitResult.UNKNOWN
 
@@ -113,8 +115,8 @@ class MeshcoreModem:
 
     async def _greet_modem(self) -> None:
         for _ in range(2):
-            word = await self._request_answer(MeshcoreCommand.PING)
-            if word is not None and word.code == MeshcoreCommand.PING | wire.ANSWER_FLAG:
+            answer = await self._request_answer(MeshcoreCommand.PING)
+            if answer is not None and answer.code == MeshcoreCommand.PING | wire.ANSWER_FLAG:
                 return
         raise RadioLost("the radio does not answer: does it run MeshCore's KISS modem firmware?")
 
@@ -169,9 +171,11 @@ class MeshcoreModem:
     async def _set(self, command: MeshcoreCommand, content: bytes, setting_text: str) -> None:
         answer = await self._ask(command, content)
         if answer.code == MeshcoreReport.ERROR:
-            why = wire.ERRORS.get(answer.content[0] if answer.content else 0, "it gives no reason")
+            reason = wire.ERRORS.get(
+                answer.content[0] if answer.content else 0, "it gives no reason"
+            )
             raise RadioLost(
-                f"the radio does not accept {setting_text}: {why}; see {NAME}-… in the settings"
+                f"the radio does not accept {setting_text}: {reason}; see {NAME}-… in the settings"
             )
 
     async def _ask(self, command: MeshcoreCommand, content: bytes = b"") -> MeshcoreMessage:
@@ -189,12 +193,12 @@ class MeshcoreModem:
     ) -> MeshcoreMessage | None:
         await self._port.write(wire.ask(command, content))
         until = trio.current_time() + ANSWER_TIMEOUT_S
-        while (word := await self._words.wait_for_next(until)) is not None:
-            if word.code == MeshcoreReport.TX_DONE:
+        while (answer := await self._words.wait_for_next(until)) is not None:
+            if answer.code == MeshcoreReport.TX_DONE:
                 self._turn.untold = None
-            elif wire.is_answer_to(word, command):
+            elif wire.is_answer_to(answer, command):
                 break
-        return word
+        return answer
 
     async def listen(self) -> NoReturn:
         """Read frames from the radio forever. A packet waits at most `SIGNAL_TIMEOUT_S` seconds for
@@ -213,11 +217,11 @@ class MeshcoreModem:
                     if packet is not None:
                         self._process_frame(packet)
                     packet = content
-                elif kind == kiss.SET_HARDWARE and (word := wire.decode_message(content)):
-                    if word.code != MeshcoreReport.SIGNAL:
-                        self._words.queue_report(word)
+                elif kind == kiss.SET_HARDWARE and (answer := wire.decode_message(content)):
+                    if answer.code != MeshcoreReport.SIGNAL:
+                        self._words.queue_report(answer)
                     elif packet is not None:
-                        self._process_frame(packet, wire.decode_signal(word.content))
+                        self._process_frame(packet, wire.decode_signal(answer.content))
                         packet = None
             if self._deframer.damaged != self._link.facts.get("damagedFrames", 0):
                 self._nonsense.set()

@@ -64,22 +64,22 @@ async def read_report(line: DeviceLine) -> DeviceReport:
     lines = ["not set since its start: the agent sets it"]
     if lora is not None and is_set:
         lines = [f"set to {lora.format_settings()}, {power} dBm"]
-    trouble = []
+    faults = []
     if lora is None:
         lines = []
-        trouble.append(
+        faults.append(
             "the board answers a ping, but nothing else: unplug the board, and plug it in again"
         )
     if millivolts >= NONE_BELOW:
         lines.append(f"the battery has {millivolts / 1000:.2f} V")
         if millivolts < LOW_BATTERY_MV:
-            trouble.append(
+            faults.append(
                 f"the battery has {millivolts / 1000:.2f} V: charge the battery. A board loses its"
                 " settings if its power dips"
             )
-    named = f" on {board}" if board else ""
-    what = f"MeshCore's KISS modem firmware {version}{named}"
-    return DeviceReport(what, tuple(lines), tuple(trouble), facts)
+    board_text = f" on {board}" if board else ""
+    device_kind = f"MeshCore's KISS modem firmware {version}{board_text}"
+    return DeviceReport(device_kind, tuple(lines), tuple(faults), facts)
 
 
 RECOGNITION = Recognition(

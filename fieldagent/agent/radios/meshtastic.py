@@ -63,8 +63,8 @@ class MeshtasticModem:
         law = wire.DUTY_CYCLES.get(host.facts.lora.region, 100.0)
         link.air_time.narrow(AirLimit(min(place.own_settings[f"{NAME}-share"], law)))
         self._air = link.air_time
-        if trouble := host.facts.describe_trouble():
-            raise RadioLost(trouble)
+        if fault := host.facts.describe_trouble():
+            raise RadioLost(fault)
         link.facts["firmware"] = host.facts.firmware
         link.facts["node"] = wire.format_node_id(host.facts.number)
         link.facts["lora"] = self._lora.format_settings().partition(", ")[2]
@@ -124,17 +124,17 @@ def _channel(host: MeshtasticHost, name: str) -> int:
     """Return the index of the channel `name`. Raises RadioLost if the channel does not exist, is
     the primary channel, or has no key of its own.
     """
-    named = {
+    known_channels = {
         each.settings.name: each
         for each in host.facts.channels.values()
         if each.settings is not None and each.role != Role.OFF and each.settings.name
     }
-    channel = named.get(name)
+    channel = known_channels.get(name)
     if channel is None or channel.settings is None:
-        there = ", ".join(named) or "none with a name"
+        names = ", ".join(known_channels) or "none with a name"
         raise RadioLost(
-            f"the radio has no channel {name!r} ({there}): add one with a key to each radio of the"
-            f" team, or name another as {NAME}-channel"
+            f"the radio has no channel {name!r} ({names}): add one with a key to each radio of"
+            f" the team, or name another as {NAME}-channel"
         )
     if channel.role != Role.SECONDARY:
         raise RadioLost(
@@ -157,10 +157,13 @@ def check_meshtastic(place: RadioPlace) -> Finding:
     """Check whether the port exists, without opening it. Return the result as a Finding."""
     if place.port.startswith(TCP):
         try:
-            named = bool(urlsplit(place.port).hostname)
+            is_network_address = bool(urlsplit(place.port).hostname)
         except ValueError:  # The address has only one bracket of a pair.
-            named = False
-        return Finding(named, f"{place.port} is reached once the agent runs" if named else NO_HOST)
+            is_network_address = False
+        return Finding(
+            is_network_address,
+            f"{place.port} is reached once the agent runs" if is_network_address else NO_HOST,
+        )
     return check_serial_port(Path(place.port))
 
 

@@ -230,9 +230,9 @@ class _ReceivedPackets:
         while not self._entries:
             self._news = trio.Event()
             await self._news.wait()
-        _, heard = self._entries.popitem(last=False)
-        self._others -= heard.node is None and not _is_text(heard)
-        return heard
+        _, packet = self._entries.popitem(last=False)
+        self._others -= packet.node is None and not _is_text(packet)
+        return packet
 
     def _count_lost(self) -> None:
         if count := self._lost.count_event():
@@ -241,8 +241,8 @@ class _ReceivedPackets:
 
 def _is_text(heard: HostReception) -> bool:
     packet = heard.packet
-    said = None if packet is None else packet.decoded
-    return said is not None and said.port in (Port.TEXT, Port.ALERT)
+    decoded = None if packet is None else packet.decoded
+    return decoded is not None and decoded.port in (Port.TEXT, Port.ALERT)
 
 
 class MeshtasticHost:
@@ -341,10 +341,10 @@ class MeshtasticHost:
 
     async def send_heartbeat(self) -> None:
         """Send a heartbeat and wait for an answer. Raises RadioLost if none comes."""
-        answered = self._answers.told
+        answers_told = self._answers.told
         await self._line.write(wire.encode_to_radio(ToRadio(heartbeat=Heartbeat())))
         with waits.move_on_after(ANSWER_TIMEOUT_S) as limit:
-            await answered.wait()
+            await answers_told.wait()
         if limit.cancelled_caught and not self._rebooted.is_set():
             raise RadioLost("the radio does not answer any more")
 

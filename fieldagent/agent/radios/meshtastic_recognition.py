@@ -78,9 +78,9 @@ def _report(facts: RadioFacts) -> DeviceReport:
     }
     own = [str(each["name"]) for each in channels if each["private"] and each["index"]]
     settings = {f"{NAME}-channel": own[0]} if len(own) == 1 else {}
-    trouble = [each for each in (facts.describe_trouble(), _describe_unlawful(facts)) if each]
-    what = f"Meshtastic {facts.firmware}, node {details['node']}"
-    return DeviceReport(what, tuple(_list_lines(details)), tuple(trouble), details, settings)
+    faults = [each for each in (facts.describe_trouble(), _describe_unlawful(facts)) if each]
+    device_kind = f"Meshtastic {facts.firmware}, node {details['node']}"
+    return DeviceReport(device_kind, tuple(_list_lines(details)), tuple(faults), details, settings)
 
 
 def _describe_unlawful(facts: RadioFacts) -> str:

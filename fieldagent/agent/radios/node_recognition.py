@@ -46,24 +46,24 @@ async def read_report(line: DeviceLine) -> DeviceReport:
     """Query a node's hello and status. Return a report with the setting that its packet size
     requires. Raises PortLost.
     """
-    heard = bytearray()
+    received = bytearray()
 
     def are_both_received(data: bytes) -> bool | None:
-        heard[:] = data
+        received[:] = data
         hello, status = _read_hello_and_status(data)
         return True if hello is not None and status is not None else None
 
     await answer_to(line, _encode_hello(), are_both_received)
-    hello, status = _read_hello_and_status(bytes(heard))
+    hello, status = _read_hello_and_status(bytes(received))
     if hello is None:
         return DeviceReport("a node of the node link that sent one Hello and nothing else")
     lines = [f"it accepts packets of {hello.packet_bytes} bytes"]
     battery = None if status is None else status.battery
     if battery is not None:
         lines.append(f"the battery has {battery} %")
-    trouble = []
+    faults = []
     if hello.packet_bytes < AIR_BYTES_MIN:
-        trouble.append(
+        faults.append(
             f"it accepts packets of {hello.packet_bytes} bytes, {AIR_BYTES_MIN} are needed: give it"
             " other settings"
         )
@@ -74,7 +74,7 @@ async def read_report(line: DeviceLine) -> DeviceReport:
     return DeviceReport(
         f"node {hello.node}, firmware {hello.firmware or 'unknown'}",
         tuple(lines),
-        tuple(trouble),
+        tuple(faults),
         {
             "node": hello.node,
             "firmware": hello.firmware,

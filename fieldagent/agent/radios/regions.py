@@ -49,10 +49,10 @@ def parse_region(value: str) -> str:
     """Parse the value of the setting `radio-region`, and return the region's name. Raises
     WrongProperty.
     """
-    named = {each.lower(): each for each in REGIONS}.get(value.lower())
-    if named is None:
+    region_name = {each.lower(): each for each in REGIONS}.get(value.lower())
+    if region_name is None:
         raise WrongProperty(f"must be one of {', '.join(REGIONS)}, not {value!r}")
-    return named
+    return region_name
 
 
 def find_air_limit(region: str, frequency: int | None, bandwidth: int | None) -> AirLimit:

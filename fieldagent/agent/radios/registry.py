@@ -40,8 +40,8 @@ def list_own_keys(text: str) -> Sequence[Key]:
     none: the error of `radio-protocol` then shows the reason.
     """
     try:
-        named = dict(read_pairs(text)).get("radio-protocol")
-        return () if named is None else load_radio(named).keys
+        protocol = dict(read_pairs(text)).get("radio-protocol")
+        return () if protocol is None else load_radio(protocol).keys
     except (NoProperties, WrongProperty):
         return ()
 
@@ -52,9 +52,11 @@ def find_missing_settings(settings: Mapping[str, str]) -> list[str]:
         kind = load_radio(settings["radio-protocol"])
     except (KeyError, WrongProperty):
         return []
-    named = f"radio-protocol={kind.name}"
-    known = {*settings}
+    setting = f"radio-protocol={kind.name}"
+    known_names = {*settings}
     if "radio-region" in settings:
         # The region determines the share, so the setting for it is not required.
-        known.add(f"{kind.name}-share")
-    return [f"{named} needs {name}: set that too" for name in kind.needs if name not in known]
+        known_names.add(f"{kind.name}-share")
+    return [
+        f"{setting} needs {name}: set that too" for name in kind.needs if name not in known_names
+    ]

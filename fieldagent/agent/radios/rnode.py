@@ -106,17 +106,17 @@ class RnodeModem:
         return await self._ear.receive()
 
     async def _wait_for_outcome(self, deadline: float) -> TransmitResult | None:
-        while (word := await self._words.wait_for_next(deadline)) is not None:
-            if word.command == RnodeCommand.READY and word.content != wire.OFF:
+        while (answer := await self._words.wait_for_next(deadline)) is not None:
+            if answer.command == RnodeCommand.READY and answer.content != wire.OFF:
                 self._says_ready = True
                 return TransmitResult.TRANSMITTED
-            if word.command == RnodeCommand.RESET:
+            if answer.command == RnodeCommand.RESET:
                 break
-            if word.command == RnodeCommand.ERROR:
-                _raise_where_broken(word)
-                if word.content[:1] == bytes([RnodeError.TRANSMIT_FAILED]):
+            if answer.command == RnodeCommand.ERROR:
+                _raise_where_broken(answer)
+                if answer.content[:1] == bytes([RnodeError.TRANSMIT_FAILED]):
                     return TransmitResult.DROPPED
-                if word.content and word.content[0] in wire.QUEUE_FULL_ERRORS:
+                if answer.content and answer.content[0] in wire.QUEUE_FULL_ERRORS:
                     return None
         return TransmitResult.UNKNOWN
 
@@ -166,19 +166,20 @@ class RnodeModem:
     async def _set_up(self) -> None:
         self._has_forgotten = False
         await self._ask(RnodeCommand.STATE, wire.OFF)
-        for word in wire.make_settings_commands(self._wanted, self._power):
-            command = RnodeCommand(word.command)
-            answer = await self._ask(command, word.content)
-            if not wire.is_same_value(word, answer):
+        for settings_command in wire.make_settings_commands(self._wanted, self._power):
+            command = RnodeCommand(settings_command.command)
+            answer = await self._ask(command, settings_command.content)
+            if not wire.is_same_value(settings_command, answer):
                 wanted, reply = (
-                    wire.describe_setting(command, each) for each in (word.content, answer)
+                    wire.describe_setting(command, each)
+                    for each in (settings_command.content, answer)
                 )
                 raise RadioLost(
                     f"the radio was set to {wanted}, but reports {reply}; see {NAME}-… in the"
                     " settings"
                 )
-        most = wire.encode_air_share(self._link.air_time.limit.percent * URGENT_SHARE)
-        await self._port.write(wire.make_command_frame(RnodeCommand.SHARE_OF_HOUR, most))
+        share_limit = wire.encode_air_share(self._link.air_time.limit.percent * URGENT_SHARE)
+        await self._port.write(wire.make_command_frame(RnodeCommand.SHARE_OF_HOUR, share_limit))
         if await self._ask(RnodeCommand.STATE, wire.STATE_ON) != wire.STATE_ON:
             raise RadioLost("the radio stays off")
 
@@ -201,11 +202,11 @@ class RnodeModem:
     async def _wait_for_answer(self, command: RnodeCommand, content: bytes) -> bytes | None:
         await self._port.write(wire.make_command_frame(command, content))
         until = trio.current_time() + ANSWER_TIMEOUT_S
-        while (word := await self._words.wait_for_next(until)) is not None:
-            if word.command == command:
-                return word.content
-            if word.command == RnodeCommand.ERROR:
-                _raise_where_broken(word)
+        while (answer := await self._words.wait_for_next(until)) is not None:
+            if answer.command == command:
+                return answer.content
+            if answer.command == RnodeCommand.ERROR:
+                _raise_where_broken(answer)
         return None
 
     async def listen(self) -> NoReturn:
@@ -235,9 +236,9 @@ class RnodeModem:
 
 def _raise_where_broken(error: RnodeMessage) -> None:
     """Raise RadioLost if `error` means that the radio cannot transmit."""
-    for code, why in wire.BROKEN_ERRORS.items():
+    for code, cause in wire.BROKEN_ERRORS.items():
         if error.content[:1] == bytes([code]):
-            raise RadioLost(f"the radio transmits nothing: {why}")
+            raise RadioLost(f"the radio transmits nothing: {cause}")
 
 
 @asynccontextmanager

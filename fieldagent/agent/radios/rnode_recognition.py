@@ -38,8 +38,8 @@ async def _ask(line: DeviceLine, command: RnodeCommand, content: bytes) -> bytes
     """Send a command and return the answer, or b'' if there is none. Older firmware does not know
     every command.
     """
-    said = wire.make_command_frame(command, content)
-    return await answer_to(line, said, lambda output: _find_last(output, command)) or b""
+    frame = wire.make_command_frame(command, content)
+    return await answer_to(line, frame, lambda output: _find_last(output, command)) or b""
 
 
 async def read_report(line: DeviceLine) -> DeviceReport:
@@ -47,8 +47,8 @@ async def read_report(line: DeviceLine) -> DeviceReport:
     version = await _ask(line, RnodeCommand.VERSION, wire.OFF)
     firmware = ".".join(map(str, version))
     is_on = await _ask(line, RnodeCommand.STATE, wire.STATE_ASK) == wire.STATE_ON
-    asked = [await _ask(line, command, content) for command, content in wire.QUESTIONS]
-    frequency, bandwidth, spreading, coding, power = (int.from_bytes(each) for each in asked)
+    replies = [await _ask(line, command, content) for command, content in wire.QUESTIONS]
+    frequency, bandwidth, spreading, coding, power = (int.from_bytes(each) for each in replies)
     memory = await _ask(line, RnodeCommand.READ_MEMORY, wire.OFF)
     provisioned = wire.is_provisioned(memory)
     facts: dict[str, Any] = {

@@ -28,10 +28,10 @@ def describe_unread_member(faults: Sequence[Fault]) -> dict[str, Any]:
     """
     if not faults:
         return {}
-    listed = [{"detail": str(fault.detail), "pointer": fault.pointer} for fault in faults]
-    named = "; ".join(f"{each['pointer']} {each['detail']}" for each in listed)
-    log.warning("an SOS is accepted without its unreadable part: %s", named[:500])
-    return {"unread": listed}
+    unread_members = [{"detail": str(fault.detail), "pointer": fault.pointer} for fault in faults]
+    reasons = "; ".join(f"{each['pointer']} {each['detail']}" for each in unread_members)
+    log.warning("an SOS is accepted without its unreadable part: %s", reasons[:500])
+    return {"unread": unread_members}
 
 
 @contextmanager

@@ -43,14 +43,14 @@ async def find_kind(port: str, baud: int | None, *, is_searching: bool = True) -
     first rate of each kind. If `is_searching`, also try the other rates of each kind. Raises
     NobodyAnswers, PortLost.
     """
-    known = list_probes()
-    asked = [(probe, baud or probe.speeds[0]) for probe in known]
+    probes = list_probes()
+    attempts = [(probe, baud or probe.speeds[0]) for probe in probes]
     if is_searching and baud is None:
-        asked += [(probe, speed) for probe in known for speed in probe.speeds[1:]]
-    for probe, speed in asked:
+        attempts += [(probe, speed) for probe in probes for speed in probe.speeds[1:]]
+    for probe, speed in attempts:
         if await can_answer_at(port, speed, probe):
             return probe.kind, speed
-    kinds = ", ".join(probe.kind for probe in known)
+    kinds = ", ".join(probe.kind for probe in probes)
     raise NobodyAnswers(
         f"no satellite modem ({kinds}) answers at {port}: is this the modem's port, and does the"
         " modem have power?"
@@ -86,8 +86,8 @@ async def _run(seat: SatelliteSeat) -> NoReturn:
             log.warning("%s; looking for it again", error)
         seat.link.state, seat.link.reason = LinkState.ABSENT, str(error)
 
-    lost = (PortLost, NobodyAnswers)
-    await run_and_reopen(work, lost, report, seat.progress, seat.link, seat.heal)
+    losses = (PortLost, NobodyAnswers)
+    await run_and_reopen(work, losses, report, seat.progress, seat.link, seat.heal)
 
 
 async def _wait_until_away(seat: SatelliteSeat) -> None:
@@ -96,8 +96,8 @@ async def _wait_until_away(seat: SatelliteSeat) -> None:
     """
     while True:
         await trio.sleep(AWAY_MIN_S / 5)
-        away = seat.link.away_since
-        if away is not None and trio.current_time() - away >= AWAY_MIN_S:
+        away_since = seat.link.away_since
+        if away_since is not None and trio.current_time() - away_since >= AWAY_MIN_S:
             return
 
 

@@ -47,15 +47,17 @@ def list_own_keys(pairs: Mapping[str, str]) -> Sequence[Key]:
     file. (A user may keep settings while trying another modem.) If a modem cannot be loaded, return
     none for it: the error of `satellite-modem` then shows the reason.
     """
-    named = pairs.get("satellite-modem", "")
-    known = {*get_modems()} - {*MODEMS, AUTO}
-    used = [
+    modem_name = pairs.get("satellite-modem", "")
+    other_modems = {*get_modems()} - {*MODEMS, AUTO}
+    modem_names = [
         name
-        for name in known | {named} - {*MODEMS, AUTO, ""}
-        if name == named or named == AUTO or any(key.startswith(f"{name}-") for key in pairs)
+        for name in other_modems | {modem_name} - {*MODEMS, AUTO, ""}
+        if name == modem_name
+        or modem_name == AUTO
+        or any(key.startswith(f"{name}-") for key in pairs)
     ]
     keys: list[Key] = []
-    for name in sorted(used):
+    for name in sorted(modem_names):
         try:
             keys += load_modem(name).keys
         except WrongProperty:

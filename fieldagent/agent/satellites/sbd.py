@@ -62,10 +62,10 @@ def check(port: str, baud: int | None, own_settings: Mapping[str, Any]) -> list[
 
     async def make_findings(modem: Modem) -> list[Finding]:
         firmware = link.facts.get("firmware")
-        what = f"modem {modem.imei} answers" + (f", {firmware}" if firmware else "")
-        findings = [Finding(True, f"{port}: {what}")]
-        if words := speed.describe_unusual_speed():
-            findings.append(Finding(True, f"{port}: it {words}"))
+        report = f"modem {modem.imei} answers" + (f", {firmware}" if firmware else "")
+        findings = [Finding(True, f"{port}: {report}")]
+        if speed_report := speed.describe_unusual_speed():
+            findings.append(Finding(True, f"{port}: it {speed_report}"))
         bars = sbd.parse_number(await modem.ask(sbd.SIGNAL))
         findings.append(_make_signal_finding(port, link.signal if bars is None else bars))
         findings.append(_lock(port, sbd.parse_number(await modem.ask(sbd.LOCK))))

@@ -95,9 +95,9 @@ def _make_properties(arguments: argparse.Namespace) -> str:
     if arguments.access_point:
         # Keep the passphrase in plain text, because the kit shows it to phones.
         properties["access-point-password"] = _read_password(arguments.access_point, "")
-    said = {name: value for name, value in properties.items() if value}
-    _check(said)
-    return _read_text(said)
+    set_properties = {name: value for name, value in properties.items() if value}
+    _check(set_properties)
+    return _read_text(set_properties)
 
 
 def _read_password(name: str, more: str) -> str:

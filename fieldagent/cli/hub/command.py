@@ -54,23 +54,23 @@ def send_command(arguments: argparse.Namespace, hub: HubSettings, store: Store) 
     kit = store.run_once(lambda db: _find_kit(db, arguments))
     if not arguments.words:
         return _list(arguments, store, kit)
-    asked, delta = _read(arguments.words), None
+    command, delta = _read(arguments.words), None
     number = store.run_once(lambda db: commands.compute_next_number(db, kit.device, time.time()))
-    if asked.verb == SET.number:
-        number, asked = _sign_settings(arguments, store, number)
-    if asked.verb == UPDATE.number:
+    if command.verb == SET.number:
+        number, command = _sign_settings(arguments, store, number)
+    if command.verb == UPDATE.number:
         payload = _read_delta(arguments)
-        asked = delta_sending.make_command(payload)
+        command = delta_sending.make_command(payload)
         delta = store.run_once(lambda db: _price_delta(db, arguments, kit, payload))
     estimate = store.run_once(
-        lambda db: compute_cost(db, kit.device, number, _make_sample(asked), time.time())
+        lambda db: compute_cost(db, kit.device, number, _make_sample(command), time.time())
     )
     price = _format_price(estimate, hub, None if delta is None else delta.cost)
     _ask_for_agreement(arguments, estimate, price)
     # Do not wait for an answer if the kit has no link.
     grace = float(hub.satellite_grace) if estimate.linked else 0.0
     order = CommandToSend(
-        kit.workspace, kit.device, number, asked, arguments.by or "", audit.ADMINISTRATION
+        kit.workspace, kit.device, number, command, arguments.by or "", audit.ADMINISTRATION
     )
 
     def carry(db: Db) -> int:
@@ -89,12 +89,12 @@ def _find_kit(db: Db, arguments: argparse.Namespace) -> _CommandTarget:
 
 def _read(words: list[str]) -> RemoteCommand:
     try:
-        asked = parse_command(words)
+        command = parse_command(words)
     except NotACommand as wrong:
         raise Refused(str(wrong)) from None
-    if asked.verb == radio_key.VERB:
+    if command.verb == radio_key.VERB:
         raise Refused("a radio-key is for all kits: `fieldagent hub device radio-key`")
-    return asked
+    return command
 
 
 def _sign_settings(
@@ -172,8 +172,10 @@ def _format_price(estimate: CommandCost, hub: HubSettings, delta: DeltaCost | No
     all_of_it = estimate.credits + (0 if delta is None else delta.credits)
     price = find_price(hub, estimate.operator)
     money = "" if price is None else f" ({price.format_amount(all_of_it)})"
-    left = "" if estimate.credits_left is None else f"; {estimate.credits_left} left here today"
-    return f"over satellite {format_count(all_of_it, 'credit')}{money}: {size}{left}"
+    left_text = (
+        "" if estimate.credits_left is None else f"; {estimate.credits_left} left here today"
+    )
+    return f"over satellite {format_count(all_of_it, 'credit')}{money}: {size}{left_text}"
 
 
 def _ask_for_agreement(arguments: argparse.Namespace, estimate: CommandCost, price: str) -> None:
@@ -208,8 +210,8 @@ def _wait(
 
 
 def _make_row(db: Db, kit: _CommandTarget, number: int) -> dict[str, Any]:
-    listed = commands.list_commands(db, kit.device, time.time(), limit=100)
-    return next(each for each in listed if each["number"] == number)
+    command_rows = commands.list_commands(db, kit.device, time.time(), limit=100)
+    return next(each for each in command_rows if each["number"] == number)
 
 
 def _print_answer(
@@ -223,10 +225,10 @@ def _print_answer(
 def _format_lines(row: dict[str, Any]) -> list[str]:
     state = row["outcome"] or row["state"]
     head = f"{row['number']}  {row['command']}  {format_local_time(row['given'])}  {state}"
-    why = f": {row['reason']}" if row["reason"] else ""
-    by = f" by {row['answeredBy']}" if row["answeredBy"] else ""
+    reason_text = f": {row['reason']}" if row["reason"] else ""
+    person_text = f" by {row['answeredBy']}" if row["answeredBy"] else ""
     answer = escape_lines(row["answer"] or "").splitlines()
-    return [f"{head}{by}{why}", *(f"    {line}" for line in answer)]
+    return [f"{head}{person_text}{reason_text}", *(f"    {line}" for line in answer)]
 
 
 def _list(arguments: argparse.Namespace, store: Store, kit: _CommandTarget) -> int:

@@ -96,16 +96,16 @@ def list_contacts(arguments: argparse.Namespace, settings: HubSettings, store: S
 def show_steps(arguments: argparse.Namespace, settings: HubSettings, store: Store) -> int:
     """Show the chain, with a line for each contact. Fail if a step cannot work."""
     kinds, own = get_contact_kinds(settings.contacts), settings.contact_own
-    whole = store.run_once(
+    steps = store.run_once(
         lambda db: chain.list_steps(
             db, directory.find_workspace(db, arguments.workspace), kinds, own
         )
     )
     if arguments.json:
-        print(json.dumps(whole))
+        print(json.dumps(steps))
     else:
-        show_list(arguments, [_make_row(step, each) for step in whole for each in step["contacts"]])
-    broken = [step["step"] for step in whole if not step["works"]]
+        show_list(arguments, [_make_row(step, each) for step in steps for each in step["contacts"]])
+    broken = [step["step"] for step in steps if not step["works"]]
     for number in broken:
         print_failure(f"step {number} reaches no one: check its faults, and test it")
     return REFUSED if broken else OK
@@ -193,20 +193,20 @@ def test(arguments: argparse.Namespace, settings: HubSettings, store: Store) -> 
 
     def find(db: Db) -> tuple[AlarmContact, str]:
         workspace = directory.find_workspace(db, arguments.workspace)
-        found = contacts.find_contact(db, workspace, arguments.id)
+        contact = contacts.find_contact(db, workspace, arguments.id)
         limit = sending.record_message_or_refuse(
-            db, workspace, found.address, sending.TEST, time.time()
+            db, workspace, contact.address, sending.TEST, time.time()
         )
-        return found, limit
+        return contact, limit
 
     contact, limit = store.run_once(find)
     if limit:
         raise Refused(limit)
     result = _run_with_reach(settings, store, hand_over)
-    taken = result.outcome is HandoverOutcome.HANDED
-    reason = "" if taken else result.reason
+    is_taken = result.outcome is HandoverOutcome.HANDED
+    reason = "" if is_taken else result.reason
     store.run_once(lambda db: contacts.record_attempt(db, contact.id, reason, time.time()))
-    if not taken:
+    if not is_taken:
         print(f"fieldagent: {contact.name}: {escape_line(reason)}", file=sys.stderr)
         return REFUSED
     print(f"{contact.name}: the service accepted the test message", file=sys.stderr)

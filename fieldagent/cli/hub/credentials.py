@@ -17,15 +17,15 @@ def add_key(call: Call) -> Result:
     """Add an API key, and print it once. If --kind is missing, the key can push all kinds of
     items.
     """
-    asked = call.arguments
-    purposes = [name for name in ("read", "acknowledge", "administer") if getattr(asked, name)]
+    arguments = call.arguments
+    purposes = [name for name in ("read", "acknowledge", "administer") if getattr(arguments, name)]
     id_, key = credentials.add_key(
         *call.here,
-        asked.name,
-        scopes=[*(asked.kind or ()), *purposes],
-        per_minute=asked.per_minute,
-        burst=asked.burst,
-        expires=_compute_expiry(asked, call.now),
+        arguments.name,
+        scopes=[*(arguments.kind or ()), *purposes],
+        per_minute=arguments.per_minute,
+        burst=arguments.burst,
+        expires=_compute_expiry(arguments, call.now),
         now=call.now,
     )
     return {"id": id_, "apiKey": key}
@@ -51,17 +51,17 @@ def list_credentials(call: Call) -> Sequence[Row]:
 @make_transaction
 def revoke(call: Call) -> Result:
     """Permanently revoke the key or token (`arguments.what`) with the given number."""
-    what, number = call.arguments.what, call.arguments.id
-    credentials.revoke_credential(call.db, what, call.workspace, number, now=call.now)
+    kind, number = call.arguments.what, call.arguments.id
+    credentials.revoke_credential(call.db, kind, call.workspace, number, now=call.now)
     return {"id": number, "revoked": True}
 
 
 @make_transaction
 def set_key_rate(call: Call) -> Result:
     """Set the rate limits of a key. Limits without a new value are not changed."""
-    asked = call.arguments
-    rate = {"per_minute": asked.per_minute, "burst": asked.burst}
-    return credentials.set_rate(*call.here, asked.id, **rate, now=call.now)
+    arguments = call.arguments
+    rate = {"per_minute": arguments.per_minute, "burst": arguments.burst}
+    return credentials.set_rate(*call.here, arguments.id, **rate, now=call.now)
 
 
 def _compute_expiry(arguments: argparse.Namespace, now: float) -> float | None:

@@ -58,8 +58,8 @@ def back_up(arguments: argparse.Namespace, settings: HubSettings, store: Store) 
             f"{arguments.file} already exists: use another name, or move the file"
         ) from None
     except (OSError, sqlite3.Error) as error:
-        why = getattr(error, "strerror", None) or error
-        print_failure(f"{arguments.file} cannot be written: {why}")
+        reason = getattr(error, "strerror", None) or error
+        print_failure(f"{arguments.file} cannot be written: {reason}")
         return IO_FAILED
     size = arguments.file.stat().st_size
     return {"file": str(arguments.file), "bytes": size}

@@ -32,8 +32,8 @@ def make_dead_letter_change(
             devices, text = change(Call(arguments, db, time.time()))
             for device in devices:
                 dead_letters.assign_letters(db, device)
-            if taken := kept_letters.accept_letters(db, taking, devices):
-                text["deadLettersTaken"] = taken
+            if accepted_letters := kept_letters.accept_letters(db, taking, devices):
+                text["deadLettersTaken"] = accepted_letters
             return text
 
         return store.run_once(change_both)
@@ -59,11 +59,11 @@ def list_letters(call: Call) -> Result:
     """List the dead letters of all workspaces, with the content as text if possible; with --json as
     base64.
     """
-    listed = dead_letters.list_letters(call.db)
+    letters = dead_letters.list_letters(call.db)
     if not call.arguments.json:
-        for row in listed:
+        for row in letters:
             row["payload"] = _decode_text(row["payload"])
-    return listed
+    return letters
 
 
 def _decode_text(payload: str) -> str:
@@ -77,12 +77,12 @@ def _decode_text(payload: str) -> str:
 def replay(arguments: argparse.Namespace, settings: HubSettings, store: Store) -> Result:
     """Process the dead letters of all devices that are usable now, and print their number."""
     taking = _make_originated(settings, store)
-    taken = store.run_once(
+    replayed = store.run_once(
         lambda db: kept_letters.accept_letters(
             db, taking, dead_letters.list_devices_with_letters(db)
         )
     )
-    return {"deadLettersTaken": taken}
+    return {"deadLettersTaken": replayed}
 
 
 @make_dead_letter_change

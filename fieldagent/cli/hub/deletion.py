@@ -48,11 +48,11 @@ def _make_row(arguments: argparse.Namespace, plan: Row) -> Row:
     if arguments.json:
         return plan
     deletes = {
-        what: [
+        kind: [
             *names[:NAMES_SHOWN_MAX],
             *([f"and {len(names) - NAMES_SHOWN_MAX} more"] if names[NAMES_SHOWN_MAX:] else []),
         ]
-        for what, names in plan["deletes"].items()
+        for kind, names in plan["deletes"].items()
     }
     return {**plan, "deletes": deletes}
 

@@ -37,7 +37,7 @@ def add_device(arguments: argparse.Namespace) -> int:
     written, no device is added.
     """
     try:
-        beside = card_files.make_card_files(arguments)
+        card_files_made = card_files.make_card_files(arguments)
         _check_operator(arguments)
     except (UnfitValue, OSError) as wrong:
         print_failure(f"no device was added: {describe_reason(wrong)}")
@@ -61,11 +61,13 @@ def add_device(arguments: argparse.Namespace) -> int:
         if air_key is not None:
             text["satellite-key"] = air_key.hex()
         if arguments.card is not None or arguments.qr:
-            settings.append(_format_settings(arguments.address, text, beside.settings))
+            settings.append(_format_settings(arguments.address, text, card_files_made.settings))
         if arguments.card is not None:
-            text["card"] = _write_card(arguments.card, settings[-1], beside)
-            if beside.files:
-                text["cloudInit" if beside.cloud_init else "cardFiles"] = ", ".join(beside.files)
+            text["card"] = _write_card(arguments.card, settings[-1], card_files_made)
+            if card_files_made.files:
+                text["cloudInit" if card_files_made.cloud_init else "cardFiles"] = ", ".join(
+                    card_files_made.files
+                )
         return [id_], text
 
     settings: list[str] = []
@@ -191,10 +193,10 @@ def revoke_device(arguments: argparse.Namespace) -> int:
 
 @make_transaction
 def _revoke(call: Call) -> Result:
-    asked = call.arguments
-    if asked.but or asked.key_given or asked.by or asked.yes:
+    arguments = call.arguments
+    if arguments.but or arguments.key_given or arguments.by or arguments.yes:
         raise Refused("--but, --key-given, --by and --yes need --new-radio-key")
-    revocation.revoke(call.db, call.device, asked.why, now=call.now)
+    revocation.revoke(call.db, call.device, arguments.why, now=call.now)
     return {"id": call.device, "revoked": True}
 
 
@@ -213,13 +215,13 @@ def list_devices(call: Call) -> Result:
     """List the devices of a workspace and their states. If --json is set, include their settings
     and last update.
     """
-    listed = directory.list_devices(*call.here, call.now)
+    devices = directory.list_devices(*call.here, call.now)
     steps = key_change.describe_steps(*call.here)
-    for row in listed:
+    for row in devices:
         row["radioKey"] = steps.get(row["id"])
         if not call.arguments.json:
             row |= {name: _format_short(row[name]) for name in ("lastUpdate", "settings")}
-    return listed
+    return devices
 
 
 def _format_short(text: str | None) -> str | None:
@@ -243,8 +245,8 @@ def enable(call: Call) -> tuple[Sequence[int], Row]:
 
 
 def _set_disabled(call: Call, when: float | None) -> tuple[Sequence[int], Row]:
-    what = call.arguments.what
-    find = directory.find_member if what == "member" else directory.find_device_named
+    word = call.arguments.what
+    find = directory.find_member if word == "member" else directory.find_device_named
     id_ = find(*call.here, call.arguments.named)
-    devices = directory.set_disabled(call.db, what, id_, when, now=call.now)
+    devices = directory.set_disabled(call.db, word, id_, when, now=call.now)
     return devices, {"id": id_, "disabled": when is not None}

@@ -55,8 +55,8 @@ def init(arguments: argparse.Namespace) -> int:
                 db, workspace, email, email=email, password=hashed, until=until, now=now
             )
             directory.set_role(db, workspace, first, "administrator", now=now)
-            named = urlencode({"username": email, "password": password})
-            text["signIn"] = f"{console}/console#{named}"
+            form = urlencode({"username": email, "password": password})
+            text["signIn"] = f"{console}/console#{form}"
         return show(arguments, text)
 
     def use(settings: HubSettings, store: Store) -> int:

@@ -34,20 +34,22 @@ def write(arguments: argparse.Namespace, _: HubSettings, store: Store) -> Result
     stays in FOLDER.unfinished.
     """
     target: Path = arguments.folder
-    named = arguments.workspace if arguments.what == "workspace" else arguments.named
+    name = arguments.workspace if arguments.what == "workspace" else arguments.named
     data_subject = store.run_once(
-        lambda db: subject.find_subject(db, arguments.what, arguments.workspace, named)
+        lambda db: subject.find_subject(db, arguments.what, arguments.workspace, name)
     )
-    made = target.parent / f"{target.name}.unfinished"
+    unfinished = target.parent / f"{target.name}.unfinished"
     try:
         if target.exists():
             print_failure(f"{target} already exists: use the name of a new folder")
             return REFUSED
-        counts = _write(store, data_subject, made)
-        made.rename(target)
+        counts = _write(store, data_subject, unfinished)
+        unfinished.rename(target)
         sync_folder(target.absolute().parent)
     except OSError as error:
-        print_failure(f"the export stopped: {describe_reason(error)}; remove {made}, and try again")
+        print_failure(
+            f"the export stopped: {describe_reason(error)}; remove {unfinished}, and try again"
+        )
         return IO_FAILED
     return {"folder": str(target), "id": data_subject.id, "name": data_subject.name, **counts}
 
@@ -62,21 +64,21 @@ def _write(store: Store, data_subject: Subject, folder: Path) -> dict[str, int]:
         with _open_private(folder / f"{name}.jsonl") as file:
             counts[name] = _write_rows(file, rows)
     counts["items"] = _write_items(store, data_subject, folder, now)
-    about = {
+    description = {
         data_subject.kind: data_subject.id,
         "name": data_subject.name,
         "at": now,
         "fieldagent": __version__,
     }
     with _open_private(folder / "export.json") as file:
-        _write_rows(file, [{**about, **counts}])
+        _write_rows(file, [{**description, **counts}])
     sync_folder(folder)
     return counts
 
 
 def _write_items(store: Store, data_subject: Subject, folder: Path, now: float) -> int:
     count, place = 0, 0
-    whole = store.run_once(partial(export.count_items, subject=data_subject))
+    item_count = store.run_once(partial(export.count_items, subject=data_subject))
     make_private_folder(folder / "data")
     with (
         _open_private(folder / "items.jsonl") as file,
@@ -88,14 +90,14 @@ def _write_items(store: Store, data_subject: Subject, folder: Path, now: float) 
             )
             if last is None:
                 break
-            read = store.run_once(partial(export.list_items, numbers=numbers, now=now))
-            for item in read:
+            read_items = store.run_once(partial(export.list_items, numbers=numbers, now=now))
+            for item in read_items:
                 if item.data is not None:
                     with _open_private(folder / item.row["event"]["file"]) as data:
                         data.write(item.data)
-            count += _write_rows(file, (item.row for item in read))
+            count += _write_rows(file, (item.row for item in read_items))
             place = last
-            progress.show(count, whole)
+            progress.show(count, item_count)
     sync_folder(folder / "data")
     return count
 

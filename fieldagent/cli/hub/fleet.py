@@ -42,21 +42,21 @@ def _make_sentence(difference: Mapping[str, Any]) -> str:
 
 def _make_row(kit: Mapping[str, Any], now: float) -> Row:
     """Return a row of the table."""
-    status, about = kit["status"] or {}, kit["about"] or {}
+    status, report = kit["status"] or {}, kit["about"] or {}
     booted = status.get("booted")
     return {
         "kit": kit["name"],
         "heard": _format_heard(kit, now),
         "next": kit["nextCheckIn"] and kit["nextCheckIn"]["due"],
         "version": kit["version"],
-        "system": about.get("system"),
+        "system": report.get("system"),
         "started": booted
-        and f"{_format_age(booted, now)} ago, {about.get('bootCause', 'unknown')}",
+        and f"{_format_age(booted, now)} ago, {report.get('bootCause', 'unknown')}",
         "disk": f"{100 - status['diskUsed']} % free" if status else None,
         "warmth": _format_with_unit(status.get("temperature"), "°C"),
-        "supply": _format_supply(status, about),
-        "clock": _format_clock(status, about),
-        "signal": _format_signal(status, about),
+        "supply": _format_supply(status, report),
+        "clock": _format_clock(status, report),
+        "signal": _format_signal(status, report),
         "credits": _format_credits(kit, status),
         "told": f"{_format_age(status['at'], now)} ago by {status['over']}" if status else None,
     }
@@ -81,7 +81,7 @@ def _format_with_unit(value: float | None, unit: str) -> str | None:
 def _format_supply(status: Mapping[str, Any], about: Mapping[str, Any]) -> str | None:
     parts = [f"{status['voltage']:.2f} V"] if status.get("voltage") is not None else []
     if throttling := about.get("throttling"):
-        before = [f"{words} before" for words in throttling["sinceBoot"]]
+        before = [f"{event} before" for event in throttling["sinceBoot"]]
         parts += throttling["now"] or before or ["OK"]
     return ", ".join(parts) or None
 
@@ -100,10 +100,13 @@ def _format_signal(status: Mapping[str, Any], about: Mapping[str, Any]) -> str |
     channel has, return the last signal of each modem.
     """
     hours = about.get("signals", {})
-    if any(bars is not None for those in hours.values() for bars in those):
-        return " ".join(f"{name} {_format_bars(those)}" for name, those in hours.items())
-    heard = {name: link["signal"] for name, link in status.get("links", {}).items()}
-    return ", ".join(f"{name} {bars}" for name, bars in heard.items() if bars is not None) or None
+    if any(bars is not None for hour_bars in hours.values() for bars in hour_bars):
+        return " ".join(f"{name} {_format_bars(hour_bars)}" for name, hour_bars in hours.items())
+    signal_by_name = {name: link["signal"] for name, link in status.get("links", {}).items()}
+    return (
+        ", ".join(f"{name} {bars}" for name, bars in signal_by_name.items() if bars is not None)
+        or None
+    )
 
 
 def _format_bars(hours: Sequence[int | None]) -> str:

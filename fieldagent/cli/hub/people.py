@@ -12,9 +12,9 @@ from fieldagent.hub.access.directory import find_member
 @make_transaction
 def add_group(call: Call) -> Result:
     """Add a group with its first members, and print its number."""
-    asked = call.arguments
+    arguments = call.arguments
     group = people.add_group(
-        *call.here, asked.name, over_satellite=asked.over_satellite, now=call.now
+        *call.here, arguments.name, over_satellite=arguments.over_satellite, now=call.now
     )
     if join := _find_members(call):
         people.change_group(*call.here, group, join=join, now=call.now)

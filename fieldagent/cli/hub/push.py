@@ -116,7 +116,7 @@ def _send_until_accepted(
     over. Return the number of attempts, and the path of the push's status. Each error is printed
     only once. After that, only the number of attempts is printed.
     """
-    began = time.monotonic()
+    started_at = time.monotonic()
     attempts, announced, reached = 0, "", False
     try:
         while True:
@@ -124,20 +124,22 @@ def _send_until_accepted(
             try:
                 return attempts, _attempt(arguments, body, headers)
             except _Trouble as trouble:
-                why, wait = str(trouble), trouble.wait
+                reason, wait = str(trouble), trouble.wait
                 reached = reached or not trouble.unreached
             patience = arguments.patience
             if patience is None:
                 patience = RETRY_TIMES_S if reached else PATIENCE_UNREACHED
-            if time.monotonic() + wait > began + patience:
+            if time.monotonic() + wait > started_at + patience:
                 raise CallFailed(
-                    f"{why}; stopped after {format_count(attempts, 'attempt')}: push again later,"
-                    " or wait longer with --patience",
+                    f"{reason}; stopped after {format_count(attempts, 'attempt')}: push again"
+                    " later, or wait longer with --patience",
                     UNAVAILABLE,
                 )
-            if why != announced:
-                announced = why
-                _print_progress(f"fieldagent: {escape_lines(why)}; trying again in {wait:.0f} s\n")
+            if reason != announced:
+                announced = reason
+                _print_progress(
+                    f"fieldagent: {escape_lines(reason)}; trying again in {wait:.0f} s\n"
+                )
             elif sys.stderr.isatty():
                 _print_progress(f"{attempts} attempts failed; the next in {wait:.0f} s")
             time.sleep(wait)
@@ -168,22 +170,22 @@ def _attempt(arguments: argparse.Namespace, body: bytes, headers: dict[str, str]
             f"the server at {arguments.hub} is not a hub: check --hub, and check whether this"
             " network needs a sign-in"
         )
-    why = describe_failure(answer.status, answer.body)
+    failure = describe_failure(answer.status, answer.body)
     if answer.status != 429 and answer.status < 500:
-        raise CallFailed(why, REFUSED)
-    raise _Trouble(why, parse_delay(answer.headers.get("Retry-After", "")))
+        raise CallFailed(failure, REFUSED)
+    raise _Trouble(failure, parse_delay(answer.headers.get("Retry-After", "")))
 
 
 def _post(arguments: argparse.Namespace, body: bytes, headers: dict[str, str]) -> RawAnswer:
-    where = urlsplit(arguments.hub)
-    assert where.hostname
+    url = urlsplit(arguments.hub)
+    assert url.hostname
     connection: HTTPConnection
-    if where.scheme == "http":
-        connection = HTTPConnection(where.hostname, where.port, timeout=TIMEOUT_S)
+    if url.scheme == "http":
+        connection = HTTPConnection(url.hostname, url.port, timeout=TIMEOUT_S)
     else:
         try:
             trust = tls.trust(arguments.ca_file)
         except tls.UnusableTrust as unusable:
             raise CallFailed(f"--ca-file {unusable}", USAGE) from None
-        connection = HTTPSConnection(where.hostname, where.port, timeout=TIMEOUT_S, context=trust)
-    return exchange(connection, "POST", where.path.rstrip("/") + "/api/package", body, headers)
+        connection = HTTPSConnection(url.hostname, url.port, timeout=TIMEOUT_S, context=trust)
+    return exchange(connection, "POST", url.path.rstrip("/") + "/api/package", body, headers)

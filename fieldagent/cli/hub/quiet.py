@@ -14,10 +14,10 @@ def set_hours(call: Call) -> Result:
     """Set the quiet hours of the workspace, or of one contact. `never` means that a contact has no
     quiet hours, even if the workspace has some.
     """
-    asked = call.arguments
-    if asked.hours == NO_QUIET_HOURS:
-        return _change(call, NO_QUIET_HOURS if asked.contact else "")
-    hours = f"{asked.hours} {asked.zone}"
+    arguments = call.arguments
+    if arguments.hours == NO_QUIET_HOURS:
+        return _change(call, NO_QUIET_HOURS if arguments.contact else "")
+    hours = f"{arguments.hours} {arguments.zone}"
     try:
         parse_hours(hours)
     except WrongHours as wrong:

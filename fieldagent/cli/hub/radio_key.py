@@ -49,19 +49,19 @@ def _change(
     def find(db: Db) -> tuple[int, list[int], int | None, KeyPrice]:
         workspace = directory.find_workspace(db, arguments.workspace)
         but = [directory.find_device_named(db, workspace, each) for each in arguments.but or ()]
-        lost = None if stolen is None else directory.find_device_named(db, workspace, stolen)
-        without = [*but, *([] if lost is None else [lost])]
-        return workspace, but, lost, _compute_price(db, workspace, arguments, LAST, without)
+        lost_device = None if stolen is None else directory.find_device_named(db, workspace, stolen)
+        without = [*but, *([] if lost_device is None else [lost_device])]
+        return workspace, but, lost_device, _compute_price(db, workspace, arguments, LAST, without)
 
-    workspace, but, lost, estimate = store.run_once(find)
+    workspace, but, lost_device, estimate = store.run_once(find)
     bearer = _ask_for_agreement(arguments, estimate, hub)
 
     def start_change(db: Db) -> Row:
         now = time.time()
-        if lost is not None:
-            revocation.revoke(db, lost, arguments.why, now=now)
+        if lost_device is not None:
+            revocation.revoke(db, lost_device, arguments.why, now=now)
         radio_key.begin_change(db, workspace, key, bearer, left_out=but, now=now)
-        revoked = {} if lost is None else {"id": lost, "revoked": True}
+        revoked = {} if lost_device is None else {"id": lost_device, "revoked": True}
         return {**revoked, **_shorten(db, workspace, now)}
 
     return show(arguments, {**store.run_once(start_change), "cost": _format_price(estimate, hub)})
@@ -116,14 +116,14 @@ def _ask_for_agreement(arguments: argparse.Namespace, estimate: KeyPrice, hub: H
 
 
 def _shorten(db: Db, workspace: int, now: float) -> Row:
-    standing = radio_key.describe_change(db, workspace, now)
-    if standing is None:
+    change = radio_key.describe_change(db, workspace, now)
+    if change is None:
         raise Refused("no radio-key was changed here: use `fieldagent hub device radio-key change`")
     return {
-        "step": f"{standing['step']} of {LAST}",
-        "ended": standing["ended"] is not None,
-        "kits": len(standing["kits"]),
-        "pending": standing["pending"],
+        "step": f"{change['step']} of {LAST}",
+        "ended": change["ended"] is not None,
+        "kits": len(change["kits"]),
+        "pending": change["pending"],
     }
 
 
@@ -135,8 +135,8 @@ def show_status(arguments: argparse.Namespace, hub: HubSettings, store: Store) -
 
     def read(db: Db) -> tuple[Row, list[Row]]:
         workspace = directory.find_workspace(db, arguments.workspace)
-        standing = radio_key.describe_change(db, workspace, time.time())
-        return _shorten(db, workspace, time.time()), standing["kits"] if standing else []
+        change = radio_key.describe_change(db, workspace, time.time())
+        return _shorten(db, workspace, time.time()), change["kits"] if change else []
 
     short, kits = store.run_once(read)
     if arguments.json:
@@ -150,13 +150,13 @@ def _format_lines(short: Row, kits: Sequence[Row]) -> list[str]:
         head = "the change of radio-key is over: the old one is dropped"
     else:
         head = f"the change of radio-key is at step {short['step']}"
-    behind = short["pending"]
-    who = (
-        f"{format_count(behind, 'kit')} of {short['kits']} behind"
-        if behind
+    pending = short["pending"]
+    kit_names = (
+        f"{format_count(pending, 'kit')} of {short['kits']} behind"
+        if pending
         else "all kits are present"
     )
-    return [f"{head}; {who}", *map(_format_line, kits)]
+    return [f"{head}; {kit_names}", *map(_format_line, kits)]
 
 
 def _format_line(kit: Row) -> str:

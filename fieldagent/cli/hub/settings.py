@@ -83,18 +83,18 @@ def make_change(
     kit: SettingsRecipient, settings: Sequence[str], settings_number: int
 ) -> SettingsChange:
     """Return the settings change in arguments of the form NAME=VALUE. Raises Refused."""
-    known = {key.name: key for key in list_all_keys()}
+    key_by_name = {key.name: key for key in list_all_keys()}
     pairs = []
     for each in settings:
         name, between, value = each.partition("=")
         if not between:
             raise Refused(f"{each!r} is not a setting: use NAME=VALUE, or NAME= to remove it")
-        if name not in known:
-            raise Refused(describe_unknown_setting(name, known))
+        if name not in key_by_name:
+            raise Refused(describe_unknown_setting(name, key_by_name))
         if name in LOCAL_ONLY_SETTINGS:
             raise Refused(f"{name} can only be set on the kit: {LOCAL_ONLY_SETTINGS[name]}")
         try:
-            known[name].read(value) if value else None
+            key_by_name[name].read(value) if value else None
         except WrongProperty as wrong:
             raise Refused(f"{name} {wrong}") from None
         pairs.append((name, value))
@@ -127,10 +127,10 @@ def _list_for_signature(file: Path, device: str) -> dict[str, str]:
 def sign(file: Path, key: Path, *how: str) -> None:
     """Sign the file with minisign. `how` contains further options. Raises Refused."""
     try:
-        done = subprocess.run(["minisign", "-Sm", file, "-s", key, *how])
+        signing = subprocess.run(["minisign", "-Sm", file, "-s", key, *how])
     except FileNotFoundError:
         raise Refused("minisign is not installed: install it, or sign on another machine") from None
-    if done.returncode:
+    if signing.returncode:
         raise Refused(f"nothing was sent: minisign has not signed {file}")
 
 

@@ -37,19 +37,19 @@ def make_list(kind: str) -> Callable[[argparse.Namespace], int]:
 
     @make_transaction
     def carry_out(call: Call) -> Result:
-        asked = call.arguments
-        listed = (*call.here, asked.state, END, max(1, asked.limit))
-        incidents = sos.list_sos(*listed, kind=kind)
-        shown = [sos_desk.describe_sos(call.db, each) for each in incidents]
-        return shown if asked.json else [_make_row(each) for each in shown]
+        arguments = call.arguments
+        query = (*call.here, arguments.state, END, max(1, arguments.limit))
+        incidents = sos.list_sos(*query, kind=kind)
+        described = [sos_desk.describe_sos(call.db, each) for each in incidents]
+        return described if arguments.json else [_make_row(each) for each in described]
 
     return carry_out
 
 
 def _make_row(incident: dict[str, Any]) -> dict[str, Any]:
-    place, answered = incident["position"], incident["seen"]
-    said = {} if incident["item"] is None else incident["item"]["event"]
-    sent = said.get("timestamp")
+    place, seen_by = incident["position"], incident["seen"]
+    event = {} if incident["item"] is None else incident["item"]["event"]
+    sent = event.get("timestamp")
     return {
         "id": incident["id"],
         "short": incident["short"],
@@ -58,9 +58,9 @@ def _make_row(incident: dict[str, Any]) -> dict[str, Any]:
         "raised": incident["raised"],
         "sent": sent and read_timestamp(sent).timestamp(),
         "device": incident["device"]["name"],
-        "text": said.get("content"),
+        "text": event.get("content"),
         "position": f"{place['latitude']} {place['longitude']}" if place else None,
-        "seenBy": answered and answered["by"]["name"],
+        "seenBy": seen_by and seen_by["by"]["name"],
     }
 
 
@@ -78,8 +78,8 @@ def _find_sos(call: Call, kind: str, *, locked: bool = False) -> Sos:
     number = call.arguments.id
     incident = sos.find_incident(*call.here, number, locked=locked)
     if incident is None or incident.is_alarm is (kind == sos.SOS):
-        what = "SOS" if kind == sos.SOS else "alarm"
-        raise Refused(f"no {what} {number} is in that workspace; see `fieldagent hub {kind} list`")
+        noun = "SOS" if kind == sos.SOS else "alarm"
+        raise Refused(f"no {noun} {number} is in that workspace; see `fieldagent hub {kind} list`")
     return incident
 
 

@@ -29,21 +29,26 @@ def import_usage(arguments: argparse.Namespace) -> int:
     try:
         days = _read(arguments)
     except (WrongUsageFile, OSError, UnicodeDecodeError) as wrong:
-        why = "it is not UTF-8 text" if isinstance(wrong, UnicodeDecodeError) else wrong
-        text = describe_reason(why) if isinstance(why, OSError) else f"{arguments.file}: {why}"
+        reason = "it is not UTF-8 text" if isinstance(wrong, UnicodeDecodeError) else wrong
+        text = (
+            describe_reason(reason)
+            if isinstance(reason, OSError)
+            else f"{arguments.file}: {reason}"
+        )
         print_failure(escape_line(f"nothing was imported: {text}"))
         return REFUSED
 
     def store_usage(settings: HubSettings, store: Store) -> int:
-        known = get_operators(settings.operators)
-        if arguments.operator not in known:
-            print_failure(f"unknown operator {arguments.operator!r}: use {', '.join(known)}")
+        operators = get_operators(settings.operators)
+        if arguments.operator not in operators:
+            print_failure(f"unknown operator {arguments.operator!r}: use {', '.join(operators)}")
             return USAGE
         counts = store.run_once(lambda db: usage.store_counts(db, arguments.operator, days))
         if counts.strangers:
-            listed = ", ".join(counts.strangers)
+            stranger_list = ", ".join(counts.strangers)
             print(
-                f"no device has these IMEIs; their days are not imported: {listed}", file=sys.stderr
+                f"no device has these IMEIs; their days are not imported: {stranger_list}",
+                file=sys.stderr,
             )
         return show(arguments, {"days": counts.days, "unknownImeis": len(counts.strangers)})
 
@@ -51,12 +56,12 @@ def import_usage(arguments: argparse.Namespace) -> int:
 
 
 def _read(arguments: argparse.Namespace) -> list[CountedDay]:
-    named = dict(arguments.columns or ())
-    for what in named:
-        if what not in COLUMN_NAMES:
-            raise WrongUsageFile(f"--columns accepts {', '.join(COLUMN_NAMES)}, not {what!r}")
+    named_columns = dict(arguments.columns or ())
+    for column in named_columns:
+        if column not in COLUMN_NAMES:
+            raise WrongUsageFile(f"--columns accepts {', '.join(COLUMN_NAMES)}, not {column!r}")
     with arguments.file.open(encoding="utf-8-sig", newline="") as lines:
-        return parse_usage(lines, named, arguments.date_format)
+        return parse_usage(lines, named_columns, arguments.date_format)
 
 
 @make_store_command

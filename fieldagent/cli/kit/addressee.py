@@ -19,7 +19,7 @@ def find_unreached_reason(port: int, package: dict[str, Any]) -> str:
     end = time.monotonic() + REFUSAL_WAIT_S
     while True:
         steps = call(port, "GET", f"/api/package/{package['id']}").body.get("reached", [])
-        words = [each["text"] for each in steps if each["stage"] == "nobody"]
-        if words or time.monotonic() > end or any(each["stage"] == "stored" for each in steps):
-            return str(words[-1]) if words else ""
+        reasons = [each["text"] for each in steps if each["stage"] == "nobody"]
+        if reasons or time.monotonic() > end or any(each["stage"] == "stored" for each in steps):
+            return str(reasons[-1]) if reasons else ""
         time.sleep(0.2)

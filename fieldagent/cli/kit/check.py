@@ -77,8 +77,10 @@ def check(arguments: argparse.Namespace) -> int:
 
 def _check_understood() -> str:
     names = get_variables(os.environ, ENVIRONMENT).values()
-    more = f"; these variables replace settings of the file: {', '.join(names)}" if names else ""
-    return f"the settings are understood{more}"
+    variables_note = (
+        f"; these variables replace settings of the file: {', '.join(names)}" if names else ""
+    )
+    return f"the settings are understood{variables_note}"
 
 
 def _check_as_agent(settings: Settings) -> Iterator[Finding]:
@@ -152,9 +154,9 @@ def _check_devices(
     settings: Settings, agent: RunningAgent, moved: Container[str]
 ) -> Iterator[Finding]:
     """Yield the findings of each extension's modem or radio that the settings turn on."""
-    on = find_enabled_parts(settings.parts)
-    for port, part in get_device_parts().items() if on else ():
-        if part.name not in on or port in moved:
+    enabled_parts = find_enabled_parts(settings.parts)
+    for port, part in get_device_parts().items() if enabled_parts else ():
+        if part.name not in enabled_parts or port in moved:
             continue
         status = agent.status
         if status is not None:
@@ -176,18 +178,19 @@ def _find_moved_ports(settings: Settings, agent: RunningAgent) -> dict[str, Find
     """Return a fault for each port in the settings that the running agent does not use, by the name
     of its setting. The agent reports only on the ports that it uses.
     """
-    used = (agent.status or {}).get("ports")
-    wanted = {
+    ports_in_use = (agent.status or {}).get("ports")
+    wanted_ports = {
         "satellite-port": settings.satellite_port,
         "radio-port": settings.radio_port,
         **get_device_ports(settings.parts),
     }
     return {
         name: Finding(
-            False, MOVED_PORT_TEXT.format(name=name, port=port, used=used.get(name) or "none")
+            False,
+            MOVED_PORT_TEXT.format(name=name, port=port, used=ports_in_use.get(name) or "none"),
         )
-        for name, port in wanted.items()
-        if used is not None and port is not None and used.get(name) != str(port)
+        for name, port in wanted_ports.items()
+        if ports_in_use is not None and port is not None and ports_in_use.get(name) != str(port)
     }
 
 
@@ -211,13 +214,13 @@ class RunningAgent(NamedTuple):
 
 def _find_running(settings: Settings) -> RunningAgent:
     """Return the running agent and its status."""
-    port, held = settings.api_port, is_held(settings.state_directory)
+    port, is_lock_held = settings.api_port, is_held(settings.state_directory)
     try:
         status = call(port, "GET", "/api/status", timeout=AGENT_TIMEOUT_S).body if port else None
         version = status["version"] if status else ""
     except (CallFailed, TypeError, KeyError):
         status, version = None, ""
-    if status is not None and held is False:
+    if status is not None and is_lock_held is False:
         another = (
             f"port {port} is used by an agent with another state-directory: stop that agent, or set"
         )
@@ -225,14 +228,18 @@ def _find_running(settings: Settings) -> RunningAgent:
     if status is not None:
         text = f"fieldagent {version} runs and answers on port {port}"
         return RunningAgent(Finding(True, text), status)
-    if held:
-        where = f"an agent runs in {settings.state_directory}"
+    if is_lock_held:
+        running_text = f"an agent runs in {settings.state_directory}"
         if port == 0:
             return RunningAgent(
-                Finding(True, f"{where}; with api-port=0 only the agent's log shows the port")
+                Finding(
+                    True, f"{running_text}; with api-port=0 only the agent's log shows the port"
+                )
             )
         mend = "if api-port was changed, restart the agent"
-        return RunningAgent(Finding(False, f"{where} and does not answer on port {port}: {mend}"))
+        return RunningAgent(
+            Finding(False, f"{running_text} and does not answer on port {port}: {mend}")
+        )
     return RunningAgent()
 
 
@@ -295,8 +302,8 @@ def _check_api_port(port: int) -> Finding:
             probe.bind(("127.0.0.1", port))
         except OSError as error:
             if error.errno == errno.EADDRINUSE:
-                what = "another program uses it; stop that program, or set api-port"
-                return Finding(False, f"port {port} is in use: {what}")
+                problem = "another program uses it; stop that program, or set api-port"
+                return Finding(False, f"port {port} is in use: {problem}")
             return Finding(False, f"port {port} cannot be used: {error.strerror}")
     return Finding(True, f"port {port} is free for the local API")
 
@@ -317,12 +324,12 @@ def _check_satellite(settings: Settings, port: str, agent: RunningAgent) -> Iter
 def _check_as_agent_sees(port: str, channel: Mapping[str, Any]) -> Finding:
     if not channel["configured"]:
         return Finding(False, f"the running agent does not use {port}: restart the agent")
-    bad = channel["state"] in ("absent", "fault")
-    what = f"modem {channel['imei']}" if "imei" in channel else "the modem"
-    why = f" ({channel['reason']})" if channel["reason"] else ""
+    is_bad = channel["state"] in ("absent", "fault")
+    modem_text = f"modem {channel['imei']}" if "imei" in channel else "the modem"
+    reason_text = f" ({channel['reason']})" if channel["reason"] else ""
     bars = "unknown" if channel["signal"] is None else f"{channel['signal']} of 5"
-    text = f"{port}: the running agent reports for {what}: {channel['state']}{why}, signal {bars}"
-    return Finding(not bad, text)
+    state = f"{channel['state']}{reason_text}, signal {bars}"
+    return Finding(not is_bad, f"{port}: the running agent reports for {modem_text}: {state}")
 
 
 def _check_radio(settings: Settings, port: str) -> Finding:
@@ -370,10 +377,10 @@ def _seal(settings: Settings, agent: RunningAgent) -> Iterator[Finding]:
         )
     if agent.status is not None:
         radio = agent.status["channels"]["Radio"]
-        for trouble in (troubles.Trouble.NOT_SEALED, troubles.Trouble.SEALED):
-            if count := radio.get(trouble.member):
+        for trouble_kind in (troubles.Trouble.NOT_SEALED, troubles.Trouble.SEALED):
+            if count := radio.get(trouble_kind.member):
                 yield Finding(
-                    True, f"since the agent began {troubles.describe_trouble(trouble, count)}"
+                    True, f"since the agent began {troubles.describe_trouble(trouble_kind, count)}"
                 )
 
 
@@ -393,23 +400,23 @@ def _check_hub(settings: Settings, address: str) -> Finding:
         with trio.move_on_after(HUB_TIMEOUT_S):
             try:
                 await probe(hub)
-            except Unreachable as trouble:
-                return trouble.reason
+            except Unreachable as fault:
+                return fault.reason
             return ""
         return f"it does not answer within {HUB_TIMEOUT_S:g} s"
 
-    if trouble := run_breakable(ask_hub):
-        return Finding(False, f"{address}: {trouble}")
-    over = f" over {interface}" if interface else ""
-    return Finding(True, f"{address} accepts a WebSocket{over} and the token")
+    if fault := run_breakable(ask_hub):
+        return Finding(False, f"{address}: {fault}")
+    interface_text = f" over {interface}" if interface else ""
+    return Finding(True, f"{address} accepts a WebSocket{interface_text} and the token")
 
 
 def _check_command(name: str, command: str) -> Finding:
     try:
-        words = shlex.split(command)
+        command_words = shlex.split(command)
     except ValueError as error:
         return Finding(False, f"{name} is not a valid shell command line: {error}")
-    program = next((word for word in words if "=" not in word), "")
+    program = next((command_word for command_word in command_words if "=" not in command_word), "")
     if "/" in program and not os.access(program, os.X_OK):
         return Finding(False, f"{name}: {program} does not exist or is not executable")
     return Finding(True, f"{name} runs {program}")

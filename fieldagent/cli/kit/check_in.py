@@ -17,8 +17,8 @@ def check_in(arguments: argparse.Namespace) -> int:
     """Start, change or end (--done) a check-in. Unless --no-wait is set, wait for its delivery."""
     if arguments.done:
         return finish(arguments, call(arguments.port, "DELETE", "/api/check-in").body)
-    asked = {"within": int(arguments.within)}
-    return finish(arguments, call(arguments.port, "POST", "/api/check-in", asked).body)
+    body = {"within": int(arguments.within)}
+    return finish(arguments, call(arguments.port, "POST", "/api/check-in", body).body)
 
 
 def check_in_line(record: dict[str, Any] | None) -> list[str]:
@@ -28,14 +28,16 @@ def check_in_line(record: dict[str, Any] | None) -> list[str]:
     if record is None:
         return []
     if record["within"] is None:
-        what = "the hub is notified of its end"
+        consequence = "the hub is notified of its end"
     else:
         within = format_minutes(record["within"])
-        what = f"the hub raises an alarm if it hears nothing for {within}"
+        consequence = f"the hub raises an alarm if it hears nothing for {within}"
     if record["confirmed"] is None:
-        how = "THE HUB HAS NOT CONFIRMED IT YET"
+        state_text = "THE HUB HAS NOT CONFIRMED IT YET"
         if record["status"] not in (None, "Delivered"):
-            how = "NOT RECEIVED BY THE HUB: send it again with `fieldagent checkin`"
+            state_text = "NOT RECEIVED BY THE HUB: send it again with `fieldagent checkin`"
     else:
-        how = f"received by the hub; the next check-in is due by {format_local_time(record['due'])}"
-    return [f"check-in of {format_local_time(record['since'])}: {what}; {how}"]
+        state_text = (
+            f"received by the hub; the next check-in is due by {format_local_time(record['due'])}"
+        )
+    return [f"check-in of {format_local_time(record['since'])}: {consequence}; {state_text}"]

@@ -24,14 +24,14 @@ def print_neighbours(arguments: argparse.Namespace) -> int:
 def _format_lines(answer: dict[str, Any]) -> list[str]:
     if answer["station"] is None:
         return ["no radio is configured: set radio-port and radio-station, and restart"]
-    heard = [_format_line(each) for each in answer["neighbours"]]
+    neighbour_lines = [_format_line(each) for each in answer["neighbours"]]
     nobody = "no kit was heard since the agent started; `fieldagent status` shows the radio"
     beyond = [
         escape_line(f"{each['station']:>10}  {each['name'] or '(no name yet)':<20}  over others,")
         + f" {_format_away(each['hops'])}"
         for each in answer["remoteStations"]
     ]
-    return [f"this is station {answer['station']}", *(heard or [nobody]), *beyond]
+    return [f"this is station {answer['station']}", *(neighbour_lines or [nobody]), *beyond]
 
 
 def _format_line(row: dict[str, Any]) -> str:
@@ -58,5 +58,5 @@ def _format_away(hops: int) -> str:
 def _format_route(others: int | None, low: bool | None) -> str:
     if others is None:
         return ""
-    over = f" over {others} {'other' if others == 1 else 'others'}" if others else ""
-    return f"reaches the hub{over}{', a battery there is low' if low else ''}"
+    others_text = f" over {others} {'other' if others == 1 else 'others'}" if others else ""
+    return f"reaches the hub{others_text}{', a battery there is low' if low else ''}"

@@ -65,9 +65,9 @@ def _set(settings: Settings) -> int:
             f"it has {len(phrase)} characters: use {SHORTEST} or more, such as four words"
         )
         return USAGE
-    there = get_files(settings).pass_phrase
-    make_private_folder(there.parent)
-    replace_file(there, hash_password(phrase).encode() + b"\n")
+    pass_phrase_file = get_files(settings).pass_phrase
+    make_private_folder(pass_phrase_file.parent)
+    replace_file(pass_phrase_file, hash_password(phrase).encode() + b"\n")
     print("The passphrase is set. Everyone must sign in again.")
     if not settings.page_listen:
         print(PAGE_UNSET_TEXT)
@@ -78,9 +78,9 @@ def _show(arguments: argparse.Namespace, settings: Settings) -> int:
     if not settings.page_listen:
         print_failure(PAGE_UNSET_TEXT)
         return SETTINGS
-    there = get_files(settings)
-    make_private_folder(there.certificate.parent)
-    provide_own_certificate(there.certificate)
+    files = get_files(settings)
+    make_private_folder(files.certificate.parent)
+    provide_own_certificate(files.certificate)
     addresses = [
         format_url(own, settings.page_port)
         for own in map(find_own_address, settings.page_listen)
@@ -88,8 +88,8 @@ def _show(arguments: argparse.Namespace, settings: Settings) -> int:
     ]
     facts = {
         "addresses": addresses,
-        "fingerprint": compute_fingerprint(there.certificate),
-        "passPhrase": there.pass_phrase.exists(),
+        "fingerprint": compute_fingerprint(files.certificate),
+        "passPhrase": files.pass_phrase.exists(),
     }
     if arguments.json:
         print(json.dumps(facts))

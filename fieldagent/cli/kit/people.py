@@ -26,13 +26,13 @@ def print_people(arguments: argparse.Namespace) -> int:
 
 
 def _format_lines(answer: dict[str, Any]) -> list[str]:
-    listed = [_format_line(each, answer["owner"]) for each in answer["people"]]
-    if not listed:
+    people_lines = [_format_line(each, answer["owner"]) for each in answer["people"]]
+    if not people_lines:
         return [NO_PEOPLE_TEXT]
-    return listed if answer["complete"] else [*listed, PART]
+    return people_lines if answer["complete"] else [*people_lines, PART]
 
 
 def _format_line(row: dict[str, Any], owner: int | None) -> str:
-    mine = "  (this kit's)" if row["kind"] == "user" and row["to"] == owner else ""
+    owner_mark = "  (this kit's)" if row["kind"] == "user" and row["to"] == owner else ""
     radios = f"  {', '.join(row['radios'])}" if row["radios"] else ""
-    return escape_line(f"{row['kind']:<8}{row['name']}{mine}{radios}")
+    return escape_line(f"{row['kind']:<8}{row['name']}{owner_mark}{radios}")

@@ -48,5 +48,5 @@ def format_state_lines(device: FoundDevice) -> list[str]:
     """Return the state of a port, for people."""
     if device.report is None:
         return [device.reason]
-    bad = [f"BAD {each}" for each in device.trouble]
-    return [device.report.device_kind, *device.report.lines, *bad]
+    trouble_lines = [f"BAD {each}" for each in device.trouble]
+    return [device.report.device_kind, *device.report.lines, *trouble_lines]

@@ -38,8 +38,8 @@ def run(arguments: RunArguments) -> int:
         return code
     if not (settings.satellite_port or settings.radio_port or settings.hub_address):
         keys = "satellite-port, radio-port or hub-address"
-        where = arguments.config or get_default_path()
-        log.warning("no channel is configured: set %s in %s", keys, where)
+        settings_path = arguments.config or get_default_path()
+        log.warning("no channel is configured: set %s in %s", keys, settings_path)
     return run_to_end(partial(agent.run, settings, emit), settings.state_directory)
 
 

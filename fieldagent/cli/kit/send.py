@@ -77,8 +77,8 @@ def _format_cost(cost: dict[str, Any]) -> str:
     by_bytes = cost.get("byBytes", False)
     spent = format_count(cost["bytes"], "byte")
     spent += " paid for" if by_bytes else f", {format_count(cost['credits'], 'credit')}"
-    left = cost["bytesLeft"] if by_bytes else cost["creditsLeft"]
-    spent = spent if left is None else f"{spent} of {left} left today"
+    remaining = cost["bytesLeft"] if by_bytes else cost["creditsLeft"]
+    spent = spent if remaining is None else f"{spent} of {remaining} left today"
     return f"{spent}: {cost['money']}" if cost.get("money") else spent
 
 
@@ -100,18 +100,20 @@ def finish(arguments: argparse.Namespace, package: dict[str, Any]) -> int:
             package = _wait(arguments.port, package)
         except CallFailed as failed:
             # Report the Package as queued, because a repeated command would send it twice.
-            known = f"Package {package['id']} was accepted: `fieldagent show {package['id']}` shows"
-            raise CallFailed(f"{known} its progress; {failed}", failed.code) from None
+            hint = f"Package {package['id']} was accepted: `fieldagent show {package['id']}` shows"
+            raise CallFailed(f"{hint} its progress; {failed}", failed.code) from None
     status = package["status"]
     became = format_state(status or "queued")
     show(arguments, package, f"Package {package['id']}: {became}{_format_reasons(package)}")
-    named = getattr(arguments, "to", None)
+    addressee_name = getattr(arguments, "to", None)
     if (
         status == "Delivered"
-        and named
-        and (why := addressee.find_unreached_reason(arguments.port, package))
+        and addressee_name
+        and (unreached_reason := addressee.find_unreached_reason(arguments.port, package))
     ):
-        print(f"fieldagent: received by the hub, but {escape_line(why)}", file=sys.stderr)
+        print(
+            f"fieldagent: received by the hub, but {escape_line(unreached_reason)}", file=sys.stderr
+        )
         return NO_PERSON
     return OF_STATUS[status] if status else OK
 
@@ -124,8 +126,8 @@ def _format_reasons(package: dict[str, Any]) -> str:
         for name, delivery in deliveries
         if delivery.get("reason")
     ]
-    if why := package.get("notOnDisk"):
-        text.append(f"not on the disk, and lost if power fails: {escape_line(why)}")
+    if disk_fault := package.get("notOnDisk"):
+        text.append(f"not on the disk, and lost if power fails: {escape_line(disk_fault)}")
     return f" ({'; '.join(text)})" if text else ""
 
 
@@ -141,13 +143,13 @@ def _wait(port: int, package: dict[str, Any]) -> dict[str, Any]:
     """Poll until the Package has ended. On a terminal, print the states of the channels while
     waiting.
     """
-    began = time.monotonic()
+    started_at = time.monotonic()
     telling = sys.stderr.isatty()
     pause = 0.05
     try:
         while package["status"] is None:
             if telling:
-                waited = int(time.monotonic() - began)
+                waited = int(time.monotonic() - started_at)
                 print(
                     f"\r\x1b[K{waited} s: {escape_line(_describe_progress(port))}",
                     end="",

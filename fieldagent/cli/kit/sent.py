@@ -26,12 +26,12 @@ def print_sent(arguments: argparse.Namespace) -> int:
 
 
 def _fetch_packages(arguments: argparse.Namespace) -> list[dict[str, Any]]:
-    asked = {
+    listing_query = {
         "state": arguments.state,
         "kind": arguments.kind,
         "limit": min(PAGE_ROWS, arguments.limit),
     }
-    query = urlencode({name: value for name, value in asked.items() if value is not None})
+    query = urlencode({name: value for name, value in listing_query.items() if value is not None})
     path: str | None = f"/api/packages?{query}"
     packages: list[dict[str, Any]] = []
     while path is not None and len(packages) < arguments.limit:
@@ -57,8 +57,8 @@ def format_package(package: dict[str, Any]) -> list[str]:
         for name, delivery in package["channels"].items()
     ]
     if package["credits"]:
-        paid = "1 credit" if package["credits"] == 1 else f"{package['credits']:g} credits"
-        ways.append(f"{paid}, {package['money']}" if package.get("money") else paid)
+        price_text = "1 credit" if package["credits"] == 1 else f"{package['credits']:g} credits"
+        ways.append(f"{price_text}, {package['money']}" if package.get("money") else price_text)
     ways += [step["text"] for step in package["reached"]]
     if package["receipts"]:
         ways.append(f"received by {format_holders(package['receipts'])}")
@@ -69,8 +69,8 @@ def format_package(package: dict[str, Any]) -> list[str]:
 def format_content(package: dict[str, Any]) -> str:
     """Return a Package's position, its text, or both."""
     place = package["position"]
-    words = [] if place is None else [f"{place[0]} {place[1]}"]
-    return " ".join([*words, *filter(None, [package["text"]])])
+    place_text = [] if place is None else [f"{place[0]} {place[1]}"]
+    return " ".join([*place_text, *filter(None, [package["text"]])])
 
 
 def format_holders(receipts: list[dict[str, Any]]) -> str:
@@ -84,5 +84,5 @@ def format_holder(receipt: dict[str, Any]) -> str:
     """Return the holder of a receipt for people. The text says that the agent has the item, because
     its user may not have seen it.
     """
-    who = receipt["name"] or receipt["id"]
-    return str(who) if receipt["kind"] == "hub" else f"{who}'s agent"
+    holder_name = receipt["name"] or receipt["id"]
+    return str(holder_name) if receipt["kind"] == "hub" else f"{holder_name}'s agent"

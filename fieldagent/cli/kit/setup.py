@@ -46,11 +46,11 @@ def run_setup(arguments: argparse.Namespace) -> int:
         print_failure(f"the settings cannot be read: {describe_reason(error)}")
         return IO_FAILED
     devices = _find_devices(arguments, before)
-    more = dict(arguments.set)
-    plan = propose(devices, text, more)
+    given_settings = dict(arguments.set)
+    plan = propose(devices, text, given_settings)
     is_asked = not (arguments.yes or arguments.dry_run or arguments.json) and sys.stdin.isatty()
     if is_asked:
-        plan, more = _ask_for_settings(plan, devices, text, more)
+        plan, given_settings = _ask_for_settings(plan, devices, text, given_settings)
     try:
         changed = proposal.change_text(text, plan.settings, path)
     except InvalidSettings as wrong:
@@ -118,8 +118,10 @@ def _ask_for_settings(
     for port, names in plan.needed.items():
         print(escape_line(f"{port}={plan.by_port[port][port]} needs more; nothing leaves it out"))
         for name in names:
-            meant = proposal.describe_setting(name, {**dict(pairs_in(text)), **plan.by_port[port]})
-            value = _read_answer(f"{name} ({meant}): ")
+            setting_text = proposal.describe_setting(
+                name, {**dict(pairs_in(text)), **plan.by_port[port]}
+            )
+            value = _read_answer(f"{name} ({setting_text}): ")
             if not value:
                 break
             answers[name] = value

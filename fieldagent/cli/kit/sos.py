@@ -95,8 +95,8 @@ def _follow_sos(arguments: argparse.Namespace, incident: dict[str, Any]) -> int:
         try:
             incident = call(arguments.port, "GET", "/api/sos").body["incident"]
         except CallFailed as failed:
-            known = "the SOS is raised, and the agent continues to send it: see `fieldagent status`"
-            raise CallFailed(f"{known}; {failed}", failed.code) from None
+            hint = "the SOS is raised, and the agent continues to send it: see `fieldagent status`"
+            raise CallFailed(f"{hint}; {failed}", failed.code) from None
 
 
 def _is_stuck(incident: dict[str, Any]) -> bool:
@@ -137,9 +137,13 @@ def _take_over(arguments: argparse.Namespace) -> int:
     station, number = arguments.take
     body = {"by": arguments.by} | ({} if arguments.content is None else {"text": arguments.content})
     answer = call(arguments.port, "POST", f"/api/sos/{station}/{number}/take", body).body
-    taken = next((each for each in answer["heard"] if _is(each, station, number)), None)
-    named = "the SOS" if taken is None else f"SOS {taken['short']} of {taken['name']}"
-    show(arguments, answer, f"{arguments.by} has taken over {named}: its kit is notified")
+    taken_incident = next((each for each in answer["heard"] if _is(each, station, number)), None)
+    incident_text = (
+        "the SOS"
+        if taken_incident is None
+        else f"SOS {taken_incident['short']} of {taken_incident['name']}"
+    )
+    show(arguments, answer, f"{arguments.by} has taken over {incident_text}: its kit is notified")
     return OK
 
 
@@ -161,14 +165,16 @@ def _send_answer(arguments: argparse.Namespace) -> int:
 
 
 def _print_words(arguments: argparse.Namespace) -> int:
-    words = {
+    titles = {
         "raised": canned.SOS_REASONS,
         "fromKit": canned.KIT_TEXTS,
         "fromHelpers": canned.HELPER_TEXTS,
     }
-    what = ("what happened", "answers of people in distress", "texts to people in distress")
-    lists = [f"{name}: {', '.join(each)}" for name, each in zip(what, words.values(), strict=True)]
-    show(arguments, words, "\n".join(lists))
+    title = ("what happened", "answers of people in distress", "texts to people in distress")
+    lists = [
+        f"{name}: {', '.join(each)}" for name, each in zip(title, titles.values(), strict=True)
+    ]
+    show(arguments, titles, "\n".join(lists))
     return OK
 
 
@@ -182,22 +188,22 @@ def format_incident(incident: dict[str, Any]) -> str:
     """Return all stages of an incident in one line, with the time of the next attempt."""
     steps = "; ".join(format_step(step) for step in incident["steps"])
     again = incident.get("nextTry")
-    more = f"; next try {format_local_time(again)}" if again else ""
+    next_try = f"; next try {format_local_time(again)}" if again else ""
     if _is_stuck(incident):
-        more = "; no channel can send it"
-    return f"SOS {incident['short']} {steps}{more}"
+        next_try = "; no channel can send it"
+    return f"SOS {incident['short']} {steps}{next_try}"
 
 
 def format_heard(incident: dict[str, Any]) -> str:
     """Return another kit's incident in one line."""
-    said = "; ".join(format_step(step) for step in incident["steps"])
-    begun = f"raised {format_local_time(incident['raised'])}"
+    steps_text = "; ".join(format_step(step) for step in incident["steps"])
+    raised_text = f"raised {format_local_time(incident['raised'])}"
     if incident["age"] is not None:
         age = _format_age(incident["age"])
-        begun = f"received {format_local_time(incident['came'])}, {age} by its clock"
-    words = f": {incident['text']}" if incident["text"] else ""
-    named = f"SOS {incident['short']} of {incident['name']} ({incident['number']})"
-    return f"{named}, {begun}{words}{'; ' if said else ''}{said}"
+        raised_text = f"received {format_local_time(incident['came'])}, {age} by its clock"
+    incident_words = f": {incident['text']}" if incident["text"] else ""
+    heading = f"SOS {incident['short']} of {incident['name']} ({incident['number']})"
+    return f"{heading}, {raised_text}{incident_words}{'; ' if steps_text else ''}{steps_text}"
 
 
 def _format_age(seconds: int) -> str:
@@ -210,10 +216,10 @@ def format_step(step: dict[str, Any]) -> str:
     """Return one stage as text, such as `left by Satellite 2026-…Z`."""
     state = step["state"]
     if "channel" in step:
-        whose = f"{step['by']}'s " if "by" in step else ""
-        state += f" by {whose}{step['channel']}"
+        owner_text = f"{step['by']}'s " if "by" in step else ""
+        state += f" by {owner_text}{step['channel']}"
     elif "by" in step:
         state += f" {step['by']}" if state.endswith(" by") else f" by {step['by']}"
-    said = f': "{step["text"]}"' if step.get("text") else ""
+    quoted_text = f': "{step["text"]}"' if step.get("text") else ""
     doubt = " (unauthenticated)" if step.get("unauthenticated") else ""
-    return f"{state} {format_local_time(step['at'])}{said}{doubt}"
+    return f"{state} {format_local_time(step['at'])}{quoted_text}{doubt}"

@@ -105,22 +105,22 @@ class _Tracker:
 
     def _read_fixes(self) -> Iterator[Fix]:
         """Yield the fixes from gpsd, until gpsd ends the connection."""
-        where = f"gpsd at {self.gpsd[0]}:{self.gpsd[1]}"
+        gpsd_name = f"gpsd at {self.gpsd[0]}:{self.gpsd[1]}"
         try:
             with socket.create_connection(self.gpsd, timeout=SILENCE_S) as line:
                 self._last_messages.pop("line", None)
                 line.sendall(WATCH_COMMAND)
                 for text in _read_lines(line):
-                    yield from self._read(text, where)
+                    yield from self._read(text, gpsd_name)
         except TimeoutError:
             raise GpsdLost(
-                f"{where} sends nothing: check that a receiver is connected; trying again"
+                f"{gpsd_name} sends nothing: check that a receiver is connected; trying again"
             ) from None
         except (OSError, UnicodeError) as error:
             raise GpsdLost(
-                f"{where} cannot be reached ({describe_reason(error)}): start it; trying again"
+                f"{gpsd_name} cannot be reached ({describe_reason(error)}): start it; trying again"
             ) from None
-        raise GpsdLost(f"{where} ended the connection; trying again")
+        raise GpsdLost(f"{gpsd_name} ended the connection; trying again")
 
     def _read(self, text: bytes, place: str) -> Iterator[Fix]:
         try:
@@ -170,8 +170,8 @@ class _Tracker:
         self.track.mark_posted()
         self._reported_at = -math.inf
         self._last_messages.pop("agent", None)
-        shown = {**answer, "location": body["location"]}
-        print(json.dumps(shown) if self.arguments.json else escape_lines(text), flush=True)
+        shown_answer = {**answer, "location": body["location"]}
+        print(json.dumps(shown_answer) if self.arguments.json else escape_lines(text), flush=True)
 
     def _exchange_pace(self) -> None:
         """Report the interval to the agent, which shows it on its page. Use the interval that a
@@ -200,11 +200,13 @@ class _Tracker:
             # An agent of an older version does not support this request.
             return
         chosen = _get_member(answer, "chosenInterval")
-        wanted = self.own_policy if chosen is None else self.own_policy.with_interval(chosen)
-        if wanted != policy:
-            self.track.policy = wanted
+        wanted_policy = self.own_policy if chosen is None else self.own_policy.with_interval(chosen)
+        if wanted_policy != policy:
+            self.track.policy = wanted_policy
             self._reported_at = -math.inf
-            self._print_line("pace", f"a position each {wanted.interval:g} s at rest from now on")
+            self._print_line(
+                "pace", f"a position each {wanted_policy.interval:g} s at rest from now on"
+            )
 
     def _is_costly(self) -> bool:
         """Return True if satellite is the only allowed channel that is up."""
@@ -229,8 +231,8 @@ class _Tracker:
             "speedOverGround": fix.speed,
             "courseOverGround": fix.course,
         }
-        how = {"collapseKey": self.arguments.collapse_key}
-        return _present({"location": _present(location), **how, **self._make_terms()})
+        collapse_option = {"collapseKey": self.arguments.collapse_key}
+        return _present({"location": _present(location), **collapse_option, **self._make_terms()})
 
     def _make_batched(self, fix: Fix, dated: bool) -> dict[str, Any]:
         """Return the body of a position with only its time and place, so that many positions can
@@ -242,8 +244,8 @@ class _Tracker:
             "longitude": round(fix.longitude, BATCH_DECIMALS),
             "timestamp": _format_iso(fix.time) if dated else None,
         }
-        how = {"gather": self.arguments.batch}
-        return _present({"location": _present(location), **how, **self._make_terms()})
+        batch_option = {"gather": self.arguments.batch}
+        return _present({"location": _present(location), **batch_option, **self._make_terms()})
 
     def _make_terms(self) -> dict[str, Any]:
         return {"channels": self.arguments.channels, "timeToLive": self.arguments.time_to_live}
@@ -282,6 +284,6 @@ def _read_lines(line: socket.socket) -> Iterator[bytes]:
     """Yield lines as they arrive. A line that is too long is dropped."""
     rest = b""
     while data := line.recv(4096):
-        *whole, rest = (rest + data).split(b"\n")
-        yield from (text for text in whole if text.strip() and len(text) <= LINE_BYTES)
+        *complete_lines, rest = (rest + data).split(b"\n")
+        yield from (text for text in complete_lines if text.strip() and len(text) <= LINE_BYTES)
         rest = rest[: LINE_BYTES + 1]

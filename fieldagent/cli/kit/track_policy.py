@@ -80,13 +80,13 @@ class Track:
             return fix is not None
         factor = policy.satellite_factor if costly else 1.0
         # Use the absolute value, because a receiver may set its clock back.
-        passed = abs(fix.time - last.time)
+        seconds_passed = abs(fix.time - last.time)
         interval = policy.moving_interval if self._moving else policy.interval
         far = compute_distance(last, fix) >= policy.distance * factor
         # A departure or an arrival is due before the interval is over.
         turned = self._moving is not self._moving_when_posted
-        soon = passed >= policy.shortest * factor
-        return passed >= interval * factor or ((far or turned) and soon)
+        soon = seconds_passed >= policy.shortest * factor
+        return seconds_passed >= interval * factor or ((far or turned) and soon)
 
     def compute_next(self, *, costly: bool) -> float | None:
         """Return the latest Unix time at which the next position is due if nothing changes. Return

@@ -48,9 +48,11 @@ def show_package(arguments: argparse.Namespace) -> int:
     lines = [f"Package {package['id']}: {status}{late}"]
     if "kind" in package:
         alarm = "SOS " if package["sos"] else ""
-        whom = f"  to {package['toName']}" if package["toName"] else ""
+        addressee_text = f"  to {package['toName']}" if package["toName"] else ""
         lines.append(
-            escape_line(f"{alarm}{package['kind']}  {format_content(package)}{whom}".rstrip())
+            escape_line(
+                f"{alarm}{package['kind']}  {format_content(package)}{addressee_text}".rstrip()
+            )
         )
     if package["receipts"]:
         lines.append(escape_line(f"received by {format_holders(package['receipts'])}"))
@@ -79,10 +81,10 @@ def _format_stations(stations: list[dict[str, Any]]) -> str:
 
 
 def _format_history_line(line: dict[str, Any]) -> str:
-    what = " ".join(filter(None, [line["channel"], line["event"]]))
+    event_text = " ".join(filter(None, [line["channel"], line["event"]]))
     detail = f": {line['detail']}" if line["detail"] else ""
     times = f" ({line['times']} times, the last then)" if line["times"] > 1 else ""
-    return escape_line(f"{format_local_time(line['at'])}  {what}{detail}{times}")
+    return escape_line(f"{format_local_time(line['at'])}  {event_text}{detail}{times}")
 
 
 @make_calling
@@ -210,15 +212,15 @@ def _format_cost(channel: dict[str, Any]) -> str:
 
 
 def _format_credits(channel: dict[str, Any]) -> str:
-    limit, kept = channel.get("creditsPerDay"), channel.get("creditsForSos")
+    limit, reserve = channel.get("creditsPerDay"), channel.get("creditsForSos")
     today, doubtful = channel["creditsToday"], channel["creditsInDoubtToday"]
     if limit is None:
         return (
             f"{today} to {today + doubtful} credits" if doubtful else format_count(today, "credit")
         )
-    known = f"{today} to {today + doubtful}" if doubtful else str(today)
-    spent = f"{known} of {format_count(limit, 'credit')}"
-    return f"{spent}, {kept} of them reserved for an SOS" if kept else spent
+    spent_text = f"{today} to {today + doubtful}" if doubtful else str(today)
+    spent = f"{spent_text} of {format_count(limit, 'credit')}"
+    return f"{spent}, {reserve} of them reserved for an SOS" if reserve else spent
 
 
 def _summarise_dead_letters(letters: dict[str, Any]) -> list[str]:
@@ -260,14 +262,14 @@ def print_inbound(arguments: argparse.Namespace) -> int:
 
 def _fetch_all_inbound(port: int, path: str) -> dict[str, Any]:
     """Return all pages of the list as one list."""
-    whole: dict[str, Any] = {"payloads": [], "deadLetters": []}
+    all_inbound: dict[str, Any] = {"payloads": [], "deadLetters": []}
     follows: str | None = path
     while follows is not None:
         page = call(port, "GET", follows).body
-        whole["payloads"] += page["payloads"]
-        whole["deadLetters"] += page["deadLetters"]
+        all_inbound["payloads"] += page["payloads"]
+        all_inbound["deadLetters"] += page["deadLetters"]
         follows = page["next"]
-    return whole
+    return all_inbound
 
 
 def _format_dead_letters(letters: list[dict[str, Any]]) -> list[str]:
@@ -293,11 +295,11 @@ def _format_payload(payload: dict[str, Any]) -> list[str]:
     sos = "SOS " if event.get("sos") else ""
     if event.get("unauthenticated"):
         sos += "(unauthenticated) "
-    what = event.get("content") or event.get("name") or event.get("latitude") or ""
+    content = event.get("content") or event.get("name") or event.get("latitude") or ""
     lines = [
         f"{payload['requestId']}  {format_local_time(payload['received'])}  {sos}{event['type']}"
         " from"
-        f" {sender['name'] or sender['id']}  {what[:60]}"
+        f" {sender['name'] or sender['id']}  {content[:60]}"
     ]
     lines += [
         f"    {hook}: {format_state(hand['state'])} after"
@@ -328,14 +330,14 @@ def replay_inbound(arguments: argparse.Namespace) -> int:
     """Hand payloads over again. If --dead is set, hand over all dead payloads, oldest first. Return
     USAGE if there is no argument.
     """
-    wanted = list(arguments.request_id)
+    request_ids = list(arguments.request_id)
     if arguments.dead:
         payloads = _fetch_all_inbound(arguments.port, "/api/inbound?state=dead")["payloads"]
-        wanted += [payload["requestId"] for payload in reversed(payloads)]
-    if not wanted and not arguments.dead:
+        request_ids += [payload["requestId"] for payload in reversed(payloads)]
+    if not request_ids and not arguments.dead:
         print("fieldagent: name a requestId (see `inbound list`), or --dead", file=sys.stderr)
         return USAGE
-    for request_id in wanted:
+    for request_id in request_ids:
         call(arguments.port, "POST", f"/api/inbound/{_quote_for_path(request_id)}/replay")
-    show(arguments, {"replayed": wanted}, f"{len(wanted)} handed over again")
+    show(arguments, {"replayed": request_ids}, f"{len(request_ids)} handed over again")
     return OK

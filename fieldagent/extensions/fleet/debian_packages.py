@@ -98,19 +98,21 @@ def fetch(folder: Path, version: str) -> None:
         # apt downloads as an unprivileged user, so use a folder in which this user can write.
         with suppress(LookupError):
             shutil.chown(place, "_apt")
-        named = [f"{name}={version}" for name in PACKAGE_NAMES]
-        done = _run("apt-get", "download", *named, folder=Path(place))
+        package_versions = [f"{name}={version}" for name in PACKAGE_NAMES]
+        download = _run("apt-get", "download", *package_versions, folder=Path(place))
         for each in list_files(folder, version):
             try:
                 replace_file(each, (Path(place) / each.name).read_bytes())
             except FileNotFoundError:
-                raise NotAtHand(f"apt cannot fetch {version}: {_find_apt_errors(done)}") from None
+                raise NotAtHand(
+                    f"apt cannot fetch {version}: {_find_apt_errors(download)}"
+                ) from None
 
 
 def remove_others(folder: Path, *versions: str) -> None:
     """Remove all files in the folder except the packages of `versions`. Raises OSError."""
-    kept = {each for version in versions for each in list_files(folder, version)}
-    for each in set(folder.iterdir()) - kept:
+    kept_files = {each for version in versions for each in list_files(folder, version)}
+    for each in set(folder.iterdir()) - kept_files:
         each.unlink()
 
 
@@ -119,11 +121,11 @@ def change_alone(folder: Path, version: str) -> None:
     change. Raises NotAtHand.
     """
     allowed = ["--allow-downgrades", "--allow-change-held-packages", "--no-install-recommends"]
-    named = map(str, list_files(folder, version))
-    done = _run("apt-get", "--simulate", "--reinstall", *allowed, "install", *named)
-    if done.returncode:
-        raise NotAtHand(f"apt cannot install {version}: {_find_apt_errors(done)}")
-    changed = re.findall(r"^(?:Inst|Remv) (\S+)", done.stdout, re.MULTILINE)
+    paths = map(str, list_files(folder, version))
+    simulated = _run("apt-get", "--simulate", "--reinstall", *allowed, "install", *paths)
+    if simulated.returncode:
+        raise NotAtHand(f"apt cannot install {version}: {_find_apt_errors(simulated)}")
+    changed = re.findall(r"^(?:Inst|Remv) (\S+)", simulated.stdout, re.MULTILINE)
     if others := sorted(set(changed) - set(PACKAGE_NAMES)):
         raise NotAtHand(
             f"{version} also changes {', '.join(others)}, which cannot be rolled back: install"
@@ -135,11 +137,11 @@ def read_content(folder: Path, version: str) -> dict[str, bytes]:
     """Return the files in the packages by name. Each name begins with `./`. Raises NotAtHand."""
     contents = {}
     for each in list_files(folder, version):
-        done = subprocess.run(["dpkg-deb", "--fsys-tarfile", each], capture_output=True)
-        if done.returncode:
-            why = done.stderr.decode(errors="replace").strip()
-            raise NotAtHand(f"{each} cannot be read: {why}; remove it, and try again")
-        with tarfile.open(fileobj=io.BytesIO(done.stdout)) as archive:
+        unpacking = subprocess.run(["dpkg-deb", "--fsys-tarfile", each], capture_output=True)
+        if unpacking.returncode:
+            reason = unpacking.stderr.decode(errors="replace").strip()
+            raise NotAtHand(f"{each} cannot be read: {reason}; remove it, and try again")
+        with tarfile.open(fileobj=io.BytesIO(unpacking.stdout)) as archive:
             for member in archive:
                 if (file := archive.extractfile(member)) is not None:
                     contents[member.name] = file.read()
@@ -164,17 +166,17 @@ def install(folder: Path, version: str) -> None:
     with _acquire_apt_lock():
         # A process that holds apt's lock must tell dpkg that the lock is held (dpkg(1)).
         dpkg = ["env", "DPKG_FRONTEND_LOCKED=true", "dpkg"]
-        done = _run(*dpkg, "--install", *map(str, list_files(folder, version)))
+        installation = _run(*dpkg, "--install", *map(str, list_files(folder, version)))
         # After a power failure, also complete other packages, for example man-db, which the
         # program's manual pages trigger.
         _run(*dpkg, "--configure", "--pending")
-    print(done.stdout, end="", flush=True)
-    print(done.stderr, end="", file=sys.stderr, flush=True)
-    if done.returncode:
+    print(installation.stdout, end="", flush=True)
+    print(installation.stderr, end="", file=sys.stderr, flush=True)
+    if installation.returncode:
         # Find the first error. Indented lines continue it.
-        first = re.search(r"^dpkg: error.*(?:\n .*)*", done.stderr, re.MULTILINE)
-        why = first[0] if first else done.stderr[-OUTPUT_CHARACTERS_MAX:]
-        raise NotInstalled(f"dpkg cannot install it: {' '.join(why.split())}")
+        first = re.search(r"^dpkg: error.*(?:\n .*)*", installation.stderr, re.MULTILINE)
+        reason = first[0] if first else installation.stderr[-OUTPUT_CHARACTERS_MAX:]
+        raise NotInstalled(f"dpkg cannot install it: {' '.join(reason.split())}")
     # dpkg syncs its own files, but files that the packages' scripts create may not be on disk yet.
     os.sync()
 
@@ -211,5 +213,5 @@ def _run(*command: str, folder: Path | None = None) -> subprocess.CompletedProce
 
 def _find_apt_errors(process: subprocess.CompletedProcess[str]) -> str:
     """Return only apt's own errors."""
-    said = re.findall(r"^E: (.+)$", process.stderr, re.MULTILINE)
-    return "; ".join(said) or f"`{' '.join(process.args)}` ended with {process.returncode}"
+    error_lines = re.findall(r"^E: (.+)$", process.stderr, re.MULTILINE)
+    return "; ".join(error_lines) or f"`{' '.join(process.args)}` ended with {process.returncode}"

@@ -62,8 +62,8 @@ def fetch_file(
         if error.code == HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE and part and part.exists():
             part.unlink()
             return fetch_file(source, part, report)
-        away = ServerUnreachable if error.code >= 500 else NotTaken
-        raise away(f"{source} cannot be read: {error}") from None
+        failure_type = ServerUnreachable if error.code >= 500 else NotTaken
+        raise failure_type(f"{source} cannot be read: {error}") from None
     except (FileNotFoundError, ValueError) as error:
         raise NotTaken(f"{source} cannot be read: {_describe_error(error)}") from None
     except (OSError, http.client.HTTPException) as error:
@@ -102,29 +102,29 @@ class _Part(NamedTuple):
 def _download(
     source: str, part: Path | None, report: Callable[[int, int | None], None]
 ) -> FetchedFile:
-    known = _read_part(part, source)
+    known_part = _read_part(part, source)
     request = urllib.request.Request(source)
-    if known.content:
-        request.add_header("Range", f"bytes={len(known.content)}-")
-        request.add_header("If-Range", known.mark)
+    if known_part.content:
+        request.add_header("Range", f"bytes={len(known_part.content)}-")
+        request.add_header("If-Range", known_part.mark)
     with urllib.request.urlopen(request, timeout=TIMEOUT_S) as answer:
-        goes_on = bool(known.content) and _can_continue(answer, len(known.content))
-        content = bytearray(known.content if goes_on else b"")
-        begun = len(content)
+        goes_on = bool(known_part.content) and _can_continue(answer, len(known_part.content))
+        content = bytearray(known_part.content if goes_on else b"")
+        start = len(content)
         length = answer.headers.get("Content-Length")
-        whole = begun + int(length) if length else None
+        total_size = start + int(length) if length else None
         mark = _mark(answer)
-        kept = part if mark else None
+        kept_part = part if mark else None
         if not goes_on:
-            kept = _begin_download(kept, source, mark)
+            kept_part = _begin_download(kept_part, source, mark)
         while chunk := answer.read(CHUNK_BYTES):
             content += chunk
-            kept = _add_bytes(kept, chunk)
+            kept_part = _add_bytes(kept_part, chunk)
             _check_size(source, len(content))
-            report(len(content), whole)
-    if whole is not None and len(content) < whole:
+            report(len(content), total_size)
+    if total_size is not None and len(content) < total_size:
         raise ServerUnreachable(
-            f"{source} was interrupted after {len(content):,} of {whole:,} bytes"
+            f"{source} was interrupted after {len(content):,} of {total_size:,} bytes"
         )
     if part is not None:
         part.unlink(missing_ok=True)
@@ -173,9 +173,9 @@ def _add_bytes(part: Path | None, chunk: bytes) -> Path | None:
 def _read_part(part: Path | None, source: str) -> _Part:
     try:
         head, _, content = part.read_bytes().partition(b"\n") if part else (b"", b"", b"")
-        about = json.loads(head or b"{}")
-        if about.get("address") == source:
-            return _Part(str(about["mark"]), content)
+        source_document = json.loads(head or b"{}")
+        if source_document.get("address") == source:
+            return _Part(str(source_document["mark"]), content)
     except (OSError, ValueError, KeyError, AttributeError):
         pass
     return _Part()

@@ -101,39 +101,39 @@ def _sort_as_named(db: Db, workspace: int, devices: str, now: float) -> Sequence
     if devices == "all":
         return kits
     by_number = {kit.device: kit for kit in kits}
-    named = dict.fromkeys(
+    ordered_kits = dict.fromkeys(
         directory.find_device_named(db, workspace, each) for each in devices.split(",")
     )
-    return [by_number[device] for device in named]
+    return [by_number[device] for device in ordered_kits]
 
 
 def _plan_waves(
     kits: Sequence[Candidate], version: str, waves: Sequence[int | None]
 ) -> Sequence[PlannedKit]:
     """Assign the kits to waves, and return the plan. Raises Refused."""
-    beside = {kit: entry for kit in kits if (entry := _plan_without_offer(kit, version))}
-    left = [kit.device for kit in kits if kit not in beside]
-    if not left:
-        why = "; ".join(
-            f"{kit.name}: {entry.why}" for kit, entry in [*beside.items()][:REASONS_MAX]
+    other_kits = {kit: entry for kit in kits if (entry := _plan_without_offer(kit, version))}
+    remaining_kits = [kit.device for kit in kits if kit not in other_kits]
+    if not remaining_kits:
+        reason = "; ".join(
+            f"{kit.name}: {entry.why}" for kit, entry in [*other_kits.items()][:REASONS_MAX]
         )
-        raise Refused(f"nothing was offered, because no kit would accept it: {why or 'no kits'}")
-    devices = iter(left)
+        raise Refused(f"nothing was offered, because no kit would accept it: {reason or 'no kits'}")
+    devices = iter(remaining_kits)
     plan = [
         PlannedKit(device, wave, "planned")
         for wave, size in enumerate(waves, 1)
         for device in islice(devices, size)
     ]
-    if len(plan) < len(left):
-        text = f"nothing was offered: the waves hold {len(plan)} of {len(left)} kits"
+    if len(plan) < len(remaining_kits):
+        text = f"nothing was offered: the waves hold {len(plan)} of {len(remaining_kits)} kits"
         raise Refused(f"{text}; end with all, as in --waves 1,10,all")
-    return [*plan, *beside.values()]
+    return [*plan, *other_kits.values()]
 
 
 def _plan_without_offer(kit: Candidate, version: str) -> PlannedKit | None:
     """Return the plan of a kit that does not get the offer, or None if the kit gets it."""
-    if why := update_offers.explain_unfit(kit):
-        return PlannedKit(kit.device, 0, "left out", why)
+    if reason := update_offers.explain_unfit(kit):
+        return PlannedKit(kit.device, 0, "left out", reason)
     if kit.version == version:
         return PlannedKit(kit.device, 0, "taken", "it already ran this version")
     if _is_newer(kit.version, version):

@@ -45,13 +45,13 @@ class PiBoot:
 
     def arm(self, slot: str, words: str) -> None:
         """Schedule one trial of the slot at the next start. Raises OSError."""
-        kept = self._find_kept()
+        kept_entry = self._find_kept()
         replace_file(self._boot / slot / self.WORDS, words.encode())
         (self._boot / slot / TRIED_FILE).unlink(missing_ok=True)
-        own = (self._boot / kept / self.WORDS).read_text().strip()
+        own = (self._boot / kept_entry / self.WORDS).read_text().strip()
         other_words = f"{own} {ONE_PROCESSOR} kit.try={slot}\n"
-        replace_file(self._boot / kept / TRY, other_words.encode())
-        self._choose(kept, TRY)
+        replace_file(self._boot / kept_entry / TRY, other_words.encode())
+        self._choose(kept_entry, TRY)
 
     def get_state(self, slot: str) -> str:
         """Return the state of the slot: `absent`, `armed`, `spent` or `kept`. Raises OSError."""

@@ -25,13 +25,13 @@ def process_request(settings: Path) -> int:
     request. Return an exit code.
     """
     try:
-        left = load(settings).state_directory / REBOOT
-        if (boot := read_offer(left)) is None:
+        request_file = load(settings).state_directory / REBOOT
+        if (boot := read_offer(request_file)) is None:
             print_failure(
                 "no restart was requested for this kit: use `fieldagent hub command KIT reboot`"
             )
             return REFUSED
-        remove_offer(left)
+        remove_offer(request_file)
         if boot.decode("ascii", "replace").strip() != BOOT.read_text().strip():
             print_failure(
                 "the machine does not restart, because it has already restarted since the request"

@@ -62,6 +62,6 @@ def _show_last(report: OfferReport | None, as_json: bool) -> int:
     elif report is None:
         print("no settings from the hub yet")
     else:
-        why = f": {report.reason}" if report.reason else ""
-        print(escape_lines(f"settings {report.number} {PHASE_TEXTS[report.state]}{why}"))
+        reason_text = f": {report.reason}" if report.reason else ""
+        print(escape_lines(f"settings {report.number} {PHASE_TEXTS[report.state]}{reason_text}"))
     return ERROR if report is not None and report.reason else OK

@@ -76,13 +76,13 @@ def continue_trial(
     """
     with wait_until_alone(place.folder):
         try:
-            ended = _run_steps(place)
+            ended_trial = _run_steps(place)
             _remove_files(place)
-            offered = load(settings).state_directory / OFFER
-            if (offer := read_offer(offered)) is None:
-                return ended
+            offer_file = load(settings).state_directory / OFFER
+            if (offer := read_offer(offer_file)) is None:
+                return ended_trial
             refused = _begin(place, offer, settings, key, minutes=minutes, steady=steady)
-            remove_offer(offered)
+            remove_offer(offer_file)
             return REFUSED if refused else _run_steps(place)
         except OSError:
             kit_health.start_agent()
@@ -103,8 +103,8 @@ def _begin(
     """
     number = 0
     try:
-        brought = _offer(offer)
-        text, signature = brought.text, brought.signature
+        offered_change = _offer(offer)
+        text, signature = offered_change.text, offered_change.signature
         number = parse_change(text).number
         change = _verify(text, signature, key)
         if change.number == (last := _read_last_number(place)):
@@ -112,17 +112,17 @@ def _begin(
             return again
         if change.number < last:
             raise NotForThisKit(f"later settings were already processed, number {last}")
-        if why := kit_health.find_stop_obstacle(load(settings).api_port):
-            raise NotForThisKit(why)
+        if obstacle := kit_health.find_stop_obstacle(load(settings).api_port):
+            raise NotForThisKit(obstacle)
         before = read_text_file(settings)
-        after, meant = change_settings(before, change, settings)
+        after, changed_pairs = change_settings(before, change, settings)
     except (NotForThisKit, NotAChange, NotSigned, InvalidSettings, UnicodeDecodeError) as wrong:
         print_failure(f"settings {number or ''} were refused, nothing was changed: {wrong}")
         outcomes.write_outcome(place.result, number, "refused", str(wrong))
         return str(wrong)
     replace_file(place.before, before.encode())
     replace_file(place.new, after.encode())
-    channels = _find_required_channels(meant, by_satellite=brought.by_satellite)
+    channels = _find_required_channels(changed_pairs, by_satellite=offered_change.by_satellite)
     trial = SettingsTrial(change.number, str(settings), channels, minutes=minutes, steady=steady)
     _write(place, trial)
     return ""
@@ -180,12 +180,12 @@ def _run_steps(place: SettingsPlace) -> int:
             case "watch":
                 trial = replace(trial, boots=trial.boots + 1)
                 _write(place, trial)
-                why = _watch_agent(trial)
-                if not why:
+                failure = _watch_agent(trial)
+                if not failure:
                     _end_trial(place, trial)
                     return OK
-                print_failure(f"settings {trial.number} are rolled back: {why}")
-                _write(place, replace(trial, phase="back", why=why))
+                print_failure(f"settings {trial.number} are rolled back: {failure}")
+                _write(place, replace(trial, phase="back", why=failure))
             case _:
                 _roll_back(place, trial)
                 _end_trial(place, trial)
@@ -206,11 +206,11 @@ def _switch(place: SettingsPlace, trial: SettingsTrial) -> None:
 
 
 def _watch_agent(trial: SettingsTrial) -> str:
-    wanted = HealthConditions(
+    conditions = HealthConditions(
         Path(trial.settings), trial.channels, minutes=trial.minutes, steady=trial.steady
     )
     try:
-        return kit_health.start_watched(wanted, trial.boots)
+        return kit_health.start_watched(conditions, trial.boots)
     except InvalidSettings as wrong:
         return str(wrong)
 

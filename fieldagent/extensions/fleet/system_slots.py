@@ -77,9 +77,9 @@ class SystemSlots:
 
     def copy_kernel(self, slot: str) -> None:
         """Copy the slot's kernel and other files to the boot loader's folder. Raises OSError."""
-        folder, words = self._boot / slot, self._make_loader().WORDS
+        folder, words_name = self._boot / slot, self._make_loader().WORDS
         folder.mkdir(exist_ok=True)
-        names = [each for each in self._list_files(slot) if each != words]
+        names = [each for each in self._list_files(slot) if each != words_name]
         for name in names:
             # Remove the old files first, because there is no space for both.
             (folder / name).unlink(missing_ok=True)
@@ -89,10 +89,10 @@ class SystemSlots:
     def arm(self, slot: str) -> None:
         """Make the boot loader try the slot once, at the next start. Raises OSError."""
         loader = self._make_loader()
-        words = self._read_file(slot, loader.WORDS).decode()
-        for word, value in {"SLOT": slot, "ROOT": PARTITIONS[slot]}.items():
-            words = words.replace(f"@{word}@", value)
-        loader.arm(slot, words)
+        boot_words = self._read_file(slot, loader.WORDS).decode()
+        for word_name, value in {"SLOT": slot, "ROOT": PARTITIONS[slot]}.items():
+            boot_words = boot_words.replace(f"@{word_name}@", value)
+        loader.arm(slot, boot_words)
 
     def get_state(self, slot: str) -> str:
         """Return the state of the slot: `absent`, `armed`, `spent` or `kept`. Raises OSError."""
@@ -112,9 +112,9 @@ class SystemSlots:
         """Return the names of the boot loader's files in a system that is not mounted. Raises
         OSError.
         """
-        listed = self._run_debugfs(slot, f"ls -p {SLOT}", SLOT).decode().splitlines()
+        listing = self._run_debugfs(slot, f"ls -p {SLOT}", SLOT).decode().splitlines()
         # Format of a line: /inode/mode/user/group/name/size/
-        names = [line.split("/")[5] for line in listed if line.startswith("/")]
+        names = [line.split("/")[5] for line in listing if line.startswith("/")]
         return [each for each in names if each not in (".", "..", "")]
 
     def _read_file(self, slot: str, name: str) -> bytes:
@@ -122,17 +122,17 @@ class SystemSlots:
         return self._run_debugfs(slot, f"cat {SLOT}/{name}", name)
 
     def _run_debugfs(self, slot: str, request: str, what: str) -> bytes:
-        asked = ["debugfs", "-R", request, str(self.get_device(slot))]
-        done = subprocess.run(
-            asked,
+        debugfs_command = ["debugfs", "-R", request, str(self.get_device(slot))]
+        result = subprocess.run(
+            debugfs_command,
             stdin=subprocess.DEVNULL,
             capture_output=True,
             env={**os.environ, "LC_ALL": "C"},
         )
         # The program prints its own version first, and always exits with 0.
-        complaints = done.stderr.decode(errors="replace").strip().splitlines()[1:]
-        if complaints or not done.stdout:
+        complaints = result.stderr.decode(errors="replace").strip().splitlines()[1:]
+        if complaints or not result.stdout:
             raise OSError(
                 f"{what} of system {slot} cannot be read: {' '.join(complaints) or 'empty'}"
             )
-        return done.stdout
+        return result.stdout

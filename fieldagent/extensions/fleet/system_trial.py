@@ -179,14 +179,14 @@ def _boot(slots: SystemSlots, trial: SystemTrial) -> SystemTrial:
 
 
 def _watch_agent(slots: SystemSlots, trial: SystemTrial) -> SystemTrial:
-    wanted = HealthConditions(
+    conditions = HealthConditions(
         Path(trial.settings), trial.channels, trial.version, trial.minutes, trial.steady
     )
     kit_health.wait_for_start()
-    why = kit_health.start_watched(wanted, boots=1)
-    if why:
-        print_failure(f"system {trial.version} does not work: {why}")
-        return replace(trial, phase="back", why=why)
+    failure = kit_health.start_watched(conditions, boots=1)
+    if failure:
+        print_failure(f"system {trial.version} does not work: {failure}")
+        return replace(trial, phase="back", why=failure)
     slots.set_default_slot(trial.slot)
     return replace(trial, phase="end")
 
@@ -194,14 +194,14 @@ def _watch_agent(slots: SystemSlots, trial: SystemTrial) -> SystemTrial:
 def _roll_back(slots: SystemSlots, trial: SystemTrial) -> None:
     kit_health.call_systemctl("stop", kit_health.AGENT)
     slots.clear(trial.slot)
-    lost = trial_journal.restore_journal(
+    lost_text = trial_journal.restore_journal(
         _find_state_file(trial), trial.journal_version, trial.version
     )
-    if lost:
-        print_failure(lost)
+    if lost_text:
+        print_failure(lost_text)
     kit_health.call_systemctl("start", "--no-block", kit_health.AGENT)
     text = f"system {trial.version} did not work here, {trial.previous_version} runs again:"
-    send_to_hub(Path(trial.settings), f"{text} {trial.why}{lost and f'; {lost}'}")
+    send_to_hub(Path(trial.settings), f"{text} {trial.why}{lost_text and f'; {lost_text}'}")
 
 
 def _end_trial(place: Place, trial: SystemTrial) -> None:
@@ -224,9 +224,9 @@ def _write_system(place: Place, slots: SystemSlots) -> SystemTrial:
         _write_pieces(place, slots, trial)
         slots.copy_kernel(trial.slot)
     except (NotTaken, OSError) as refused:
-        why = describe_reason(refused)
-        print_failure(f"system {trial.version} is not taken: {why}")
-        return replace(load_trial(place), phase="end", why=why)
+        failure = describe_reason(refused)
+        print_failure(f"system {trial.version} is not taken: {failure}")
+        return replace(load_trial(place), phase="end", why=failure)
     return replace(load_trial(place), phase="boot")
 
 
@@ -238,19 +238,19 @@ def _write_pieces(place: Place, slots: SystemSlots, trial: SystemTrial) -> None:
     except UnreadableImage as wrong:
         raise NotTaken(f"{place.image}: {wrong}") from None
     with (
-        open_descriptor(slots.get_device(slots.find_running()), os.O_RDONLY) as here,
-        open_descriptor(slots.get_device(trial.slot), os.O_RDWR) as there,
+        open_descriptor(slots.get_device(slots.find_running()), os.O_RDONLY) as running_device,
+        open_descriptor(slots.get_device(trial.slot), os.O_RDWR) as trial_device,
     ):
-        read_here, fetched_bytes = make_reader(here), 0
+        read_here, fetched_bytes = make_reader(running_device), 0
         for number, piece in enumerate(image.pieces):
             length = image.compute_length(number)
-            if digest(make_reader(there)(number * PIECE, length)) != piece.content:
+            if digest(make_reader(trial_device)(number * PIECE, length)) != piece.content:
                 content = read_here(number * PIECE, length)
                 if digest(content) != piece.content:
                     content, packed = _read_piece(place, trial, image, number, read_here)
                     fetched_bytes += packed
-                os.pwrite(there, content, number * PIECE)
-                os.fdatasync(there)
+                os.pwrite(trial_device, content, number * PIECE)
+                os.fdatasync(trial_device)
             store_trial(place, replace(trial, written=number + 1))
             print_progress(f"{number + 1} of {len(image.pieces)} pieces are written")
     print_progress(f"{fetched_bytes:,} bytes were fetched for it")
@@ -293,17 +293,17 @@ def _fetch(place: Place, trial: SystemTrial, piece: SystemPiece) -> bytes:
     NotTaken.
     """
     name = f"{make_pieces_folder(trial.what)}/{piece.file}"
-    away = 0
+    failed_tries = 0
     while True:
         try:
             file = fetch_file(name, place.part)
         except NotTaken as why:
             if not isinstance(why, ServerUnreachable) and not _is_unplugged(name):
                 raise
-            pause = RETRY_PAUSES_S[min(away, len(RETRY_PAUSES_S) - 1)]
+            pause = RETRY_PAUSES_S[min(failed_tries, len(RETRY_PAUSES_S) - 1)]
             print_failure(f"{why}; it is tried again in {pause:g} s")
             time.sleep(pause)
-            away += 1
+            failed_tries += 1
             continue
         if digest(file.content) == piece.file:
             return file.content

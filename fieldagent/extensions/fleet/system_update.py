@@ -53,8 +53,8 @@ def begin_system_update(order: UpdateOrder, place: Place, slots: SystemSlots) ->
     now, slot = slots.read_name(), slots.find_other()
     _check_nothing_else(place)
     root_units.make_folder(place.folder)
-    under_way = place.system.exists()
-    if under_way:
+    is_under_way = place.system.exists()
+    if is_under_way:
         # Stop the other download, because both use the same file.
         kit_health.call_systemctl("stop", system_trial.UNIT)
     try:
@@ -63,7 +63,7 @@ def begin_system_update(order: UpdateOrder, place: Place, slots: SystemSlots) ->
         image, trial = _prepare_trial(order, place, slots, now, slot)
     except BaseException:
         # Restart the other download even if the user interrupts the command.
-        if under_way:
+        if is_under_way:
             _start_unit()
         raise
     # From here to the last line, no trial is on disk, so that a power failure cannot mix two
@@ -94,27 +94,29 @@ def _prepare_trial(
     order: UpdateOrder, place: Place, slots: SystemSlots, now: SystemName, slot: str
 ) -> tuple[SystemImage, SystemTrial]:
     """Return the image and its trial. Raises NotTaken, OSError."""
-    what, keys = order.what, read_trusted_keys(order.key)
-    image = _read_image(what, keys, place, now.id)
+    address, keys = order.what, read_trusted_keys(order.key)
+    image = _read_image(address, keys, place, now.id)
     if image.name.board != now.board:
-        raise NotTaken(f"{what} is for {image.name.board}, and this is {now.board}")
+        raise NotTaken(f"{address} is for {image.name.board}, and this is {now.board}")
     for version in (now.version, __version__):
         # The program on the card may have been updated separately.
         check_newer(version, image.name.version, older_too=order.older)
     with system_trial.open_descriptor(slots.get_device(slot), os.O_RDONLY) as device:
         capacity = os.lseek(device, 0, os.SEEK_END)
     if image.size > capacity:
-        raise NotTaken(f"{what} has {image.size:,} bytes, and this card has room for {capacity:,}")
+        raise NotTaken(
+            f"{address} has {image.size:,} bytes, and this card has room for {capacity:,}"
+        )
     try:
         settings = load(order.settings)
     except InvalidSettings as wrong:
         raise NotTaken(f"{wrong}\nCorrect the settings first") from None
-    if why := kit_health.find_stop_obstacle(settings.api_port):
-        raise NotTaken(why)
+    if obstacle := kit_health.find_stop_obstacle(settings.api_port):
+        raise NotTaken(obstacle)
     return image, SystemTrial(
         version=image.name.version,
         previous_version=now.version,
-        what=_make_absolute(what),
+        what=_make_absolute(address),
         slot=slot,
         settings=str(order.settings),
         key=str(order.key),
@@ -136,10 +138,11 @@ def _check_nothing_else(place: Place) -> None:
         raise NotTaken("another change is on trial: `fieldagent update --last` shows it", TAKEN)
     if not place.system.exists():
         return
-    under_way = system_trial.load_trial(place)
-    if under_way.phase != "write":
+    running_trial = system_trial.load_trial(place)
+    if running_trial.phase != "write":
         raise NotTaken(
-            f"system {under_way.version} is on trial: `fieldagent update --last` shows it", TAKEN
+            f"system {running_trial.version} is on trial: `fieldagent update --last` shows it",
+            TAKEN,
         )
 
 
@@ -165,12 +168,12 @@ def follow_trial(place: Place) -> None:
     try:
         with Progress("writing", "pieces") as progress:
             while place.system.exists():
-                under_way = system_trial.load_trial(place)
-                if under_way.phase != phase:
-                    print_progress(system_trial.PHASE_TEXTS[under_way.phase])
-                phase = under_way.phase
+                running_trial = system_trial.load_trial(place)
+                if running_trial.phase != phase:
+                    print_progress(system_trial.PHASE_TEXTS[running_trial.phase])
+                phase = running_trial.phase
                 if phase == "write":
-                    progress.show(under_way.written, under_way.pieces)
+                    progress.show(running_trial.written, running_trial.pieces)
                 time.sleep(PROGRESS_CHECK_S)
     except FileNotFoundError:
         pass

@@ -70,6 +70,8 @@ class SystemdBoot:
         return [*self._entries.glob(f"system-{slot}.conf"), *self._entries.glob(f"system-{slot}+*")]
 
     def _switch_entry(self) -> str:
-        said = (each.read_text() for each in self._entries.glob("system-*.conf"))
-        turns = [int(turn) for text in said for turn in re.findall(r"(?m)^version (\d+)$", text)]
+        entry_texts = (each.read_text() for each in self._entries.glob("system-*.conf"))
+        turns = [
+            int(turn) for text in entry_texts for turn in re.findall(r"(?m)^version (\d+)$", text)
+        ]
         return str(max(turns, default=0) + 1)

@@ -137,10 +137,10 @@ def _run_steps(place: Place) -> int:
             case "watch":
                 trial = replace(trial, boots=trial.boots + 1)
                 store_trial(place, trial)
-                why = kit_health.start_watched(_read_wanted(trial), trial.boots)
-                if why:
-                    print_failure(f"{trial.version} does not work: {why}")
-                store_trial(place, replace(trial, phase="back" if why else "end", why=why))
+                failure = kit_health.start_watched(_read_wanted(trial), trial.boots)
+                if failure:
+                    print_failure(f"{trial.version} does not work: {failure}")
+                store_trial(place, replace(trial, phase="back" if failure else "end", why=failure))
             case "back":
                 _roll_back(place, trial)
                 store_trial(place, replace(trial, phase="end"))
@@ -176,23 +176,23 @@ def _install_program(place: Place, trial: Trial, program: Path, package: str) ->
 def _roll_back(place: Place, trial: Trial) -> None:
     kit_health.call_systemctl("stop", kit_health.AGENT)
     _install_program(place, trial, place.previous, trial.previous_package)
-    lost = trial_journal.restore_journal(
+    lost_text = trial_journal.restore_journal(
         _find_state_file(trial), trial.journal_version, trial.version
     )
-    if lost:
-        print_failure(lost)
+    if lost_text:
+        print_failure(lost_text)
     kit_health.call_systemctl("start", "--no-block", kit_health.AGENT)
     text = f"fieldagent {trial.version} did not work here, {trial.previous_version} runs again:"
-    send_to_hub(Path(trial.settings), f"{text} {trial.why}{lost and f'; {lost}'}")
+    send_to_hub(Path(trial.settings), f"{text} {trial.why}{lost_text and f'; {lost_text}'}")
 
 
 def send_to_hub(settings: Path, text: str) -> None:
     """Send the hub a message from this kit, only over IP. The message waits in the queue like any
     other message.
     """
-    began = time.monotonic()
+    started_at = time.monotonic()
     while (status := kit_health.fetch_status(settings)) is None:
-        if time.monotonic() - began > kit_health.SILENCE_S:
+        if time.monotonic() - started_at > kit_health.SILENCE_S:
             print_failure(f"no agent answers: `journalctl -u {kit_health.AGENT}`")
             return
         time.sleep(kit_health.CHECK_INTERVAL_S)

@@ -92,23 +92,25 @@ def _restore_journal(state: Path, old_version: int, program: str) -> str:
     if not old_version or _read_version(state) <= old_version:
         return ""
     journal = state / NAME
-    kept = journal.with_name(f"{NAME}.of-{program}")
+    newer_journal = journal.with_name(f"{NAME}.of-{program}")
     with closing(_open_journal(journal)) as writer:
         # Write everything into the file itself. A log beside it would be taken for the log of the
         # other journal.
         writer.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    made = journal.with_name(f"{NAME}.restored")
+    restored_journal = journal.with_name(f"{NAME}.restored")
     with closing(_open_journal(state / OLD_JOURNAL_COPY)) as source:
-        copy_whole(source, made)
-    lost = ""
+        copy_whole(source, restored_journal)
+    lost_text = ""
     try:
-        replace_content(journal, made)
+        replace_content(journal, restored_journal)
     except sqlite3.Error as error:
-        lost = f"items that were accepted in the meantime are only in {kept} ({error})"
-    kept.unlink(missing_ok=True)
-    os.link(journal, kept)
-    rename_file(made, journal)
-    return lost
+        lost_text = (
+            f"items that were accepted in the meantime are only in {newer_journal} ({error})"
+        )
+    newer_journal.unlink(missing_ok=True)
+    os.link(journal, newer_journal)
+    rename_file(restored_journal, journal)
+    return lost_text
 
 
 def _forget(state: Path) -> None:

@@ -87,16 +87,16 @@ def begin_update(
         raise NotTaken(f"{programs.source} is {next_}, and was signed as {programs.signed_as}")
     check_newer(now, next_, older_too=order.older)
     faults = [each for each in _find_faults(place.new, order.settings) if each]
-    known = set(_find_faults(place.previous, order.settings)) if faults else set()
-    if new := [each for each in faults if each not in known]:
+    known_faults = set(_find_faults(place.previous, order.settings)) if faults else set()
+    if new := [each for each in faults if each not in known_faults]:
         raise NotTaken(f"{next_} finds faults that {now} does not:\n" + "\n".join(new))
     try:
         settings = load(order.settings)
     except InvalidSettings as wrong:
         raise NotTaken(f"{wrong}\nCorrect the settings first") from None
-    if why := kit_health.find_stop_obstacle(settings.api_port):
-        raise NotTaken(why)
-    offered = Trial(
+    if obstacle := kit_health.find_stop_obstacle(settings.api_port):
+        raise NotTaken(obstacle)
+    offered_trial = Trial(
         version=next_,
         previous_version=now,
         program=str(order.program),
@@ -110,10 +110,10 @@ def begin_update(
         previous_package=programs.previous_package,
     )
     place.result.unlink(missing_ok=True)
-    trial.store_trial(place, offered)
+    trial.store_trial(place, offered_trial)
     _start_unit(place)
     print_progress(f"{now} → {next_}: {trial.UNIT} installs it, and rolls back if it does not work")
-    return offered
+    return offered_trial
 
 
 def _start_unit(place: Place) -> None:
@@ -148,15 +148,15 @@ def _find_programs(order: UpdateOrder, place: Place, brought: SignedDelta | None
         new, version = _build_from_delta(brought, now, order.key)
         return Programs(order.what or "the offered program", new, now, signed_as=version)
     if program.is_file():
-        what = order.what or load(order.settings).update_address
-        if not what:
+        address = order.what or load(order.settings).update_address
+        if not address:
             raise NotTaken(
                 "name the program, a file or an address: `fieldagent update FILE|URL`"
                 " (or set update-address)"
             )
         now = program.read_bytes()
-        new, version = _verify_program(what, now, order.key, place)
-        return Programs(what, new, now, signed_as=version)
+        new, version = _verify_program(address, now, order.key, place)
+        return Programs(address, new, now, signed_as=version)
     if not (program.parent / "__main__.py").exists():
         raise NotTaken(f"{program} is not there: `sudo systemd/install` installs the program")
     try:
@@ -223,12 +223,12 @@ def _find_by_delta(
     delta for the current program. The caller then uses the complete program.
     """
     try:
-        here = get_contents(now)
-        named = make_delta_name(source, here)
-        if not is_served(f"{named}.minisig"):
+        running_contents = get_contents(now)
+        delta_name = make_delta_name(source, running_contents)
+        if not is_served(f"{delta_name}.minisig"):
             return None
-        delta, release = read_signed_file(named, DELTA, keys, place.part)
-        program = rebuild_program(apply_delta(delta, here))
+        delta, release = read_signed_file(delta_name, DELTA, keys, place.part)
+        program = rebuild_program(apply_delta(delta, running_contents))
     except ServerUnreachable:
         raise
     except (NoDelta, NotTaken) as why:
@@ -239,21 +239,21 @@ def _find_by_delta(
 
 
 def _read_version(program: Path) -> str:
-    done = _run(program, "--version")
-    words = done.stdout.split()
-    if done.returncode != 0 or len(words) != 2 or words[0] != "fieldagent":
-        last = (done.stderr.strip().splitlines() or ["it is not fieldagent"])[-1]
+    result = _run(program, "--version")
+    version_words = result.stdout.split()
+    if result.returncode != 0 or len(version_words) != 2 or version_words[0] != "fieldagent":
+        last = (result.stderr.strip().splitlines() or ["it is not fieldagent"])[-1]
         raise NotTaken(f"the new program does not start here: {last}")
-    return words[1]
+    return version_words[1]
 
 
 def _find_faults(program: Path, settings: Path) -> list[str]:
-    done = _run(program, "check", "--json", "--config", str(settings))
+    result = _run(program, "check", "--json", "--config", str(settings))
     try:
-        findings = json.loads(done.stdout)["findings"]
+        findings = json.loads(result.stdout)["findings"]
         return [str(each["text"]) for each in findings if not each["good"]]
     except (ValueError, KeyError, TypeError):
-        last = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
+        last = (result.stderr.strip().splitlines() or [f"exit code {result.returncode}"])[-1]
         return [f"its check of the settings fails: {last}"]
 
 
@@ -322,10 +322,10 @@ def show_last(place: Place, *, as_json: bool) -> int:
     if not result["why"]:
         print(f"{result['version']} runs (before: {result['previous_version']})")
         return OK
-    what = f"did not work, and {result['previous_version']} runs again"
+    outcome = f"did not work, and {result['previous_version']} runs again"
     if not result.get("starts", 1):
-        what = f"was not started, and {result['previous_version']} continues"
-    print_failure(f"{result['version']} {what}: {escape_lines(result['why'])}")
+        outcome = f"was not started, and {result['previous_version']} continues"
+    print_failure(f"{result['version']} {outcome}: {escape_lines(result['why'])}")
     return ERROR
 
 

@@ -37,7 +37,7 @@ def update(arguments: argparse.Namespace) -> int:
             system_update.begin_system_update(order, place, SystemSlots())
             system_update.follow_trial(place)
             return programs.show_last(place, as_json=arguments.json)
-        offered = programs.begin_update(order, place)
+        offered_trial = programs.begin_update(order, place)
     except NotTaken as refused:
         print_failure(f"nothing was changed: {escape_lines(str(refused))}")
         return refused.code
@@ -47,7 +47,7 @@ def update(arguments: argparse.Namespace) -> int:
         as_root = "; only root can update: use sudo" if isinstance(error, PermissionError) else ""
         print_failure(f"the update stopped: {describe_reason(error)}{as_root}")
         return IO_FAILED
-    return programs.follow_update(place, offered, as_json=arguments.json)
+    return programs.follow_update(place, offered_trial, as_json=arguments.json)
 
 
 def _order(arguments: argparse.Namespace) -> UpdateOrder:

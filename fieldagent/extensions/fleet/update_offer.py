@@ -58,15 +58,15 @@ def process_offer(order: UpdateOrder, place: Place) -> int:
 
 def _process_stored_offer(order: UpdateOrder, place: Place) -> int:
     state = load(order.settings).state_directory
-    left = state / PROGRAM_OFFER
-    if (body := read_offer(left)) is None:
+    offer_file = state / PROGRAM_OFFER
+    if (body := read_offer(offer_file)) is None:
         return OK
     number, refused = _begin_offered_trial(order, place, body, state)
     if refused:
         print_failure(f"nothing was changed: {escape_lines(refused)}")
         outcomes.write_outcome(place.offered, number, "refused", refused)
     remove_offer(state / PROGRAM_DELTA)
-    remove_offer(left)
+    remove_offer(offer_file)
     return REFUSED if refused else OK
 
 
@@ -85,10 +85,10 @@ def _begin_offered_trial(
     last = outcomes.read_offer_report(place.offered)
     if last is not None and last.number == offer.number:
         return offer.number, ""
-    what = offer.url or "the program from a command"
+    program_name = offer.url or "the program from a command"
     try:
-        brought = None if offer.url else _read_brought_delta(state)
-        _begin(order._replace(what=what), place, offer, brought)
+        brought_delta = None if offer.url else _read_brought_delta(state)
+        _begin(order._replace(what=program_name), place, offer, brought_delta)
     except NotTaken as refused:
         return offer.number, str(refused)
     return offer.number, ""

@@ -13,8 +13,8 @@ def check_newer(now: str, next_: str, *, older_too: bool) -> None:
     """
     if older_too or make_sort_key(next_) > make_sort_key(now):
         return
-    what = "is already running" if next_ == now else f"is older than {now}, which runs"
-    raise NotTaken(f"{next_} {what}: --older installs it anyway")
+    relation = "is already running" if next_ == now else f"is older than {now}, which runs"
+    raise NotTaken(f"{next_} {relation}: --older installs it anyway")
 
 
 STAGES = ("dev", "a", "b", "rc", None)
@@ -26,9 +26,9 @@ def make_sort_key(version: str) -> tuple[tuple[int, ...], int, int, int]:
     0.2.0+1.g1a2b3c4d, which is one commit later, comes after 0.2.0. Raises NotTaken.
     """
     form = r"([0-9]+(?:\.[0-9]+)*)(?:\.?(dev|a|b|rc)([0-9]*))?(?:\+([0-9]+)(?![^.]))?"
-    read = re.match(form, version, re.ASCII)
-    if read is None:
+    match = re.match(form, version, re.ASCII)
+    if match is None:
         raise NotTaken(f"{version!r} is not a version of fieldagent")
-    release, stage, number, since = read.groups()
+    release, stage, number, since = match.groups()
     numbers = tuple(int(each) for each in release.split("."))
     return numbers, STAGES.index(stage), int(number or 0), int(since or 0)

@@ -245,11 +245,13 @@ def find_newest_version(line: jspr.JsprLine) -> dict[str, int]:
     """Return the newest version of the API that the modem supports. The order of the versions
     depends on the firmware. Raises RemoteProtocolError.
     """
-    listed = line.body.get("supported_versions")
-    known = [_read_three_numbers(each) for each in listed] if isinstance(listed, list) else []
-    if not known or None in known:
-        raise RemoteProtocolError(f"apiVersion has no readable supported_versions: {listed!r}")
-    major, minor, patch = max(each for each in known if each is not None)
+    versions = line.body.get("supported_versions")
+    parsed_versions = (
+        [_read_three_numbers(each) for each in versions] if isinstance(versions, list) else []
+    )
+    if not parsed_versions or None in parsed_versions:
+        raise RemoteProtocolError(f"apiVersion has no readable supported_versions: {versions!r}")
+    major, minor, patch = max(each for each in parsed_versions if each is not None)
     return {"major": major, "minor": minor, "patch": patch}
 
 
@@ -279,9 +281,9 @@ def list_provisioned(line: jspr.JsprLine) -> list[Topic]:
     """Return the topics that the modem may use. If the SIM is new or the plan was changed, the list
     is empty until the modem has seen the open sky for 10 to 30 minutes.
     """
-    listed = line.body.get("provisioning")
+    topic_list = line.body.get("provisioning")
     topics = []
-    for each in listed if isinstance(listed, list) else ():
+    for each in topic_list if isinstance(topic_list, list) else ():
         id_ = each.get("topic_id") if isinstance(each, dict) else None
         if type(id_) is int and TOPIC_MIN <= id_ <= TOPIC_MAX:
             topics.append(Topic(id_, str(each.get("topic_name")), str(each.get("priority"))))
@@ -407,15 +409,15 @@ class MtAssembly:
         segments = self._segments.pop(event.key, {})
         if event.status != COMPLETE or not segments:
             return None
-        whole, gap = bytearray(), 0
+        message_body, gap = bytearray(), 0
         for start in sorted(segments):
-            gap += max(0, start - len(whole))
-            del whole[start:]
-            whole += bytes(start - len(whole)) + segments[start]
+            gap += max(0, start - len(message_body))
+            del message_body[start:]
+            message_body += bytes(start - len(message_body)) + segments[start]
         if gap:
-            body = bytes(whole[:-CRC_BYTES])
+            body = bytes(message_body[:-CRC_BYTES])
             return MtMessage(event.key.topic, body, f"{gap} bytes of it did not arrive")
-        body, guard = bytes(whole[:-CRC_BYTES]), bytes(whole[-CRC_BYTES:])
+        body, guard = bytes(message_body[:-CRC_BYTES]), bytes(message_body[-CRC_BYTES:])
         if compute_crc(body) != guard:
             checksum = int.from_bytes(guard)
             return MtMessage(event.key.topic, body, "its CRC is wrong", checksum)

@@ -144,8 +144,8 @@ async def _run(settings: Settings, bench: Bench, hub: DemoHub | None, asks: Stop
 
             serve = partial(cloud.run, guest=hub.guest)
             # Only the agent receives signals. When the agent ends, the hub ends too.
-            silent, nothing = trio.open_memory_channel[signal.Signals](0)
-            silent.close()
+            no_signals, nothing = trio.open_memory_channel[signal.Signals](0)
+            no_signals.close()
             await nursery.start(serve, hub.settings, hub.store, _emit, nothing)
         async with trio.open_nursery() as inner:
             port = await inner.start(_run_agent, settings, asks, inner.cancel_scope)

@@ -43,10 +43,10 @@ def run_demo_team(arguments: argparse.Namespace) -> int:
     """Run `arguments.team` kits in a temporary folder until they are stopped. They share one
     simulated radio channel (UDP).
     """
-    most = 65_536 - arguments.team
-    if arguments.port > most:
+    port_max = 65_536 - arguments.team
+    if arguments.port > port_max:
         print_failure(
-            f"--port: {arguments.team} kits take as many ports from that on: {most} at the most"
+            f"--port: {arguments.team} kits take as many ports from that on: {port_max} at the most"
         )
         return USAGE
     start_logging(arguments.verbose)
@@ -81,18 +81,18 @@ def _make_kit_settings(
 async def _run(kits: Sequence[Settings], loss: int, asks: StopRequests) -> None:
     """Run the kits. When one of them ends, end the others too."""
     async with trio.open_nursery() as nursery:
-        tells, pages = [], []
+        tell_channels, pages = [], []
         for kit in kits:
-            tell, heard = trio.open_memory_channel[signal.Signals](inf)
-            tells.append(tell)
-            port = await nursery.start(_run_one, kit, heard)
+            stop_signals, received_signals = trio.open_memory_channel[signal.Signals](inf)
+            tell_channels.append(stop_signals)
+            port = await nursery.start(_run_one, kit, received_signals)
             pages.append((kit.radio_name, port))
-        shown = "\n".join(f"  {name:<5} http://127.0.0.1:{port}/" for name, port in pages)
-        values = {"count": len(kits), "loss": loss, "pages": shown, "port": pages[0][1]}
+        page_list = "\n".join(f"  {name:<5} http://127.0.0.1:{port}/" for name, port in pages)
+        values = {"count": len(kits), "loss": loss, "pages": page_list, "port": pages[0][1]}
         print(WELCOME.format(**values), flush=True)
         async for number in asks:
-            for tell in tells:
-                tell.send_nowait(number)
+            for stop_signals in tell_channels:
+                stop_signals.send_nowait(number)
             break
         # A second signal does not interrupt the kits, because each kit has received the first
         # signal and ends properly.

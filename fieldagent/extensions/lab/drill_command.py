@@ -86,14 +86,14 @@ def _run_plans(
 
 def _run(name: str, label: str, plan: DrillPlan, seed: int) -> DrillRun:
     def print_progress(line: str) -> None:
-        about = escape_line(f"{name}, {label}, seed {seed}: {line}")
-        print(f"[drill] {about}", file=sys.stderr, flush=True)
+        progress_line = escape_line(f"{name}, {label}, seed {seed}: {line}")
+        print(f"[drill] {progress_line}", file=sys.stderr, flush=True)
 
-    began = time.monotonic()
-    where = MEMORY if MEMORY.is_dir() else None
-    with tempfile.TemporaryDirectory(prefix="fieldagent-drill-", dir=where) as home:
+    started_at = time.monotonic()
+    folder = MEMORY if MEMORY.is_dir() else None
+    with tempfile.TemporaryDirectory(prefix="fieldagent-drill-", dir=folder) as home:
         findings = find(let_pass(plan, seed, Path(home), print_progress))
-    print_progress(f"done in {time.monotonic() - began:.0f} s")
+    print_progress(f"done in {time.monotonic() - started_at:.0f} s")
     return DrillRun(label, plan, seed, findings)
 
 

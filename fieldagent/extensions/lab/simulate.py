@@ -198,10 +198,10 @@ async def listen(obey: Callable[[str], str]) -> None:
     """Run the typed commands until standard input ends."""
     async for line in read_typed_lines():
         try:
-            said = obey(line)
+            answer = obey(line)
         except BadCommand as bad:
-            said = str(bad)
-        for part in said.splitlines():
+            answer = str(bad)
+        for part in answer.splitlines():
             print_line(part)
 
 

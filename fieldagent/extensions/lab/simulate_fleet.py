@@ -92,15 +92,15 @@ def _read_tokens(arguments: argparse.Namespace) -> list[str]:
     except (NoTokens, OSError, UnicodeDecodeError) as error:
         if isinstance(error, OSError):
             raise _NotBegun(f"--tokens {describe_reason(error)}", USAGE) from None
-        why = "it is not text" if isinstance(error, UnicodeDecodeError) else str(error)
-        raise _NotBegun(f"--tokens {arguments.tokens}: {why}", USAGE) from None
-    wanted = len(tokens) - arguments.first + 1 if arguments.kits is None else arguments.kits
-    chosen = tokens[arguments.first - 1 :][: max(0, wanted)]
-    if not chosen or len(chosen) < wanted:
+        reason = "it is not text" if isinstance(error, UnicodeDecodeError) else str(error)
+        raise _NotBegun(f"--tokens {arguments.tokens}: {reason}", USAGE) from None
+    wanted_count = len(tokens) - arguments.first + 1 if arguments.kits is None else arguments.kits
+    chosen = tokens[arguments.first - 1 :][: max(0, wanted_count)]
+    if not chosen or len(chosen) < wanted_count:
         raise _NotBegun(
             f"{arguments.tokens} has {format_count(len(tokens), 'token')}: from {arguments.first}"
             " on"
-            f" there are not {max(1, wanted)}; `fieldagent hub device make` makes more",
+            f" there are not {max(1, wanted_count)}; `fieldagent hub device make` makes more",
             USAGE,
         )
     return chosen
@@ -119,16 +119,16 @@ def _check_sources(addresses: Sequence[str]) -> None:
 
 def _raise_open_files(links: int) -> None:
     needed = links + OTHER_FILES
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if most != resource.RLIM_INFINITY and most < needed:
+    _, allowed = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if allowed != resource.RLIM_INFINITY and allowed < needed:
         raise _NotBegun(
-            f"{links} links take {needed} open files, and this process may have {most}: raise its"
-            " hard limit (LimitNOFILE of its systemd unit, `ulimit -Hn` as root, `hard nofile` in"
-            f" /etc/security/limits.conf), or take --kits {max(1, most - OTHER_FILES)} and another"
-            " machine with --first",
+            f"{links} links take {needed} open files, and this process may have {allowed}: raise"
+            " its hard limit (LimitNOFILE of its systemd unit, `ulimit -Hn` as root, `hard nofile`"
+            f" in /etc/security/limits.conf), or take --kits {max(1, allowed - OTHER_FILES)} and"
+            " another machine with --first",
             USAGE,
         )
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, allowed))
 
 
 class _Run:
@@ -149,11 +149,11 @@ class _Run:
         self._began = trio.current_time()
         all_kits = Fleet(self._hub, self._tokens, self._plan)
         async with trio.open_nursery() as nursery:
-            over = trio.Event()
-            nursery.start_soon(_wait_until_given_up, all_kits, over)
+            has_ended = trio.Event()
+            nursery.start_soon(_wait_until_given_up, all_kits, has_ended)
             nursery.start_soon(self._show, all_kits)
             with waits.move_on_after(self._seconds):
-                await _wait_for_first(asks, over)
+                await _wait_for_first(asks, has_ended)
             all_kits.stop()
             with trio.move_on_after(SETTLE_S):
                 async with trio.open_nursery() as waiting:
@@ -171,8 +171,8 @@ class _Run:
         """Try a few tokens at the hub. Raises _NotBegun if the tokens belong to another hub, or if
         there is no hub.
         """
-        some = random.sample(self._tokens, min(PROBED_TOKENS, len(self._tokens)))
-        for token in some:
+        probed_tokens = random.sample(self._tokens, min(PROBED_TOKENS, len(self._tokens)))
+        for token in probed_tokens:
             try:
                 return await probe(replace(self._hub, token=token))
             except TokenRefused:
@@ -183,9 +183,8 @@ class _Run:
                 raise _NotBegun(f"no kit was emulated: {text}", code) from None
         raise _NotBegun(
             f"no kit was emulated: the hub at {self._hub.address} refuses"
-            f" {format_count(len(some), 'token')} of the file: it is another hub, or these test"
-            " kits"
-            " were deleted there. Make some at your hub by `fieldagent hub device make`",
+            f" {format_count(len(probed_tokens), 'token')} of the file: it is another hub, or these"
+            " test kits were deleted there. Make some at your hub by `fieldagent hub device make`",
             REFUSED,
         )
 

@@ -126,11 +126,11 @@ async def _run(port: GsmPort) -> None:
         print_line("type `help` for what can come and what can go wrong")
         async for line in read_typed_lines():
             try:
-                said = run_command(port, line)
+                answer = run_command(port, line)
             except (BadCommand, LocalProtocolError) as bad:
-                said = str(bad)
+                answer = str(bad)
             port.check_output()
-            for part in said.splitlines():
+            for part in answer.splitlines():
                 print_line(part)
         # Standard input has ended, for example because the program runs in the background. The
         # simulation continues.
@@ -139,18 +139,20 @@ async def _run(port: GsmPort) -> None:
 
 def run_command(port: GsmPort, line: str) -> str:
     """Run one command and return its output. Raises BadCommand, LocalProtocolError."""
-    word, _, rest = line.strip().partition(" ")
+    command, _, rest = line.strip().partition(" ")
     faults = port.modem.faults
     # The commands in HELP. Most need one line of code, which lambdas in a table would make harder
     # to read.
-    match word:
+    match command:
         case "":
             return ""
         case "help":
             return HELP
         case "sms" | "data":
             number, _, text = rest.partition(" ")
-            stored = port.modem.receive_text(number, _read_octets(text) if word == "data" else text)
+            stored = port.modem.receive_text(
+                number, _read_octets(text) if command == "data" else text
+            )
             return f"{stored} stored" if stored else FULL_SIM_TEXT
         case "part":
             return _make_part(port.modem, rest)
@@ -177,10 +179,10 @@ def run_command(port: GsmPort, line: str) -> str:
         case "full":
             port.modem.fill()
         case "sim":
-            read = sum(each.read for each in port.modem.store.values())
-            return f"{len(port.modem.store)} on the SIM, {read} of them read"
+            read_count = sum(each.read for each in port.modem.store.values())
+            return f"{len(port.modem.store)} on the SIM, {read_count} of them read"
         case "deaf" | "hears":
-            faults.deaf = word == "deaf"
+            faults.deaf = command == "deaf"
         case "reports" if rest in ("on", "off"):
             port.modem.reports = rest == "on"
         case "offers" if rest in ("0", "01", "02", "012"):

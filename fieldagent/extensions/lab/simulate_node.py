@@ -159,12 +159,12 @@ def _describe_place(socket: Socket) -> str:
 
 def run_command(nodes: Nodes, line: str) -> str:
     """Run one command and return its output. Raises BadCommand."""
-    word, *rest = line.split() or [""]
-    if not word:
+    command, *rest = line.split() or [""]
+    if not command:
         return ""
-    if word not in COMMANDS:
-        raise BadCommand(f"{word!r} is not a command; `help` lists all")
-    return COMMANDS[word][1](nodes, rest)
+    if command not in COMMANDS:
+        raise BadCommand(f"{command!r} is not a command; `help` lists all")
+    return COMMANDS[command][1](nodes, rest)
 
 
 def _make_socket(nodes: Nodes, arguments: list[str]) -> Socket:
@@ -225,15 +225,17 @@ def _set_near(nodes: Nodes, arguments: list[str]) -> str:
 
 
 def _set_between(nodes: Nodes, arguments: list[str]) -> str:
-    one, other = (_make_socket(nodes, arguments[place : place + 1]).node.number for place in (0, 1))
-    if one == other or len(arguments) != 3:
+    first, other = (
+        _make_socket(nodes, arguments[place : place + 1]).node.number for place in (0, 1)
+    )
+    if first == other or len(arguments) != 3:
         raise BadCommand("between A B 0..1, or between A B off, of two nodes")
     if arguments[2] == "off":
-        nodes.air.move(one, other, None)
-        return f"nodes {one} and {other} do not hear each other"
+        nodes.air.move(first, other, None)
+        return f"nodes {first} and {other} do not hear each other"
     loss = _read_chance(arguments[2:])
-    nodes.air.move(one, other, loss)
-    return f"nodes {one} and {other} lose {loss:.0%} of what is between them"
+    nodes.air.move(first, other, loss)
+    return f"nodes {first} and {other} lose {loss:.0%} of what is between them"
 
 
 def _set_region(nodes: Nodes, arguments: list[str]) -> str:

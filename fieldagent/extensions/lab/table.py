@@ -10,10 +10,10 @@ from fieldagent.cli.table import read_table
 
 def read_pace(value: str) -> float:
     """Return the number of seconds between two positions, at least 1. Raises ArgumentTypeError."""
-    every = read_positive(value)
-    if every < 1:
+    seconds = read_positive(value)
+    if seconds < 1:
         raise argparse.ArgumentTypeError(f"{value!r} is too short: use 1 second or more")
-    return every
+    return seconds
 
 
 def read_chance(value: str) -> float:

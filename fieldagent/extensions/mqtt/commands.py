@@ -128,15 +128,15 @@ class Commands:
             # Remember the command again, because the acknowledgement of this copy may be lost too.
             self._handled.append(command.identity)
             return False
-        why = self._gate.admit(command.came)
-        if not why:
+        refusal = self._gate.admit(command.came)
+        if not refusal:
             try:
                 self._put.send_nowait(command)
                 return True
             except trio.WouldBlock:
-                why = self._gate.drop("too many")
+                refusal = self._gate.drop("too many")
         if count := self._dropped.count_event():
-            log.warning("MQTT: %s dropped, the last as %s", format_count(count, "command"), why)
+            log.warning("MQTT: %s dropped, the last as %s", format_count(count, "command"), refusal)
         return False
 
     async def run(self, session: MqttSession) -> None:

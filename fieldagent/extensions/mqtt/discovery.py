@@ -108,14 +108,14 @@ def make_announcement(
         **({"via_device": via} if via else {}),
     }
     # If the whole device had one state topic, this topic would also be the state of the tracker.
-    shown = {"state_topic": state}
+    state_members = {"state_topic": state}
     return {
         "device": description,
         "origin": {"name": "fieldagent", "sw_version": __version__},
         "components": {
             **{
                 key: {
-                    **(shown if "value_template" in part else {}),
+                    **(state_members if "value_template" in part else {}),
                     **part,
                     "unique_id": f"{device}_{key}",
                 }

@@ -166,8 +166,8 @@ def encode_puback(packet_number: int) -> bytes:
 
 def encode_subscribe(packet_number: int, filters: list[str]) -> bytes:
     """Return a SUBSCRIBE that requests QoS 1 for each filter."""
-    wanted = b"".join(_encode_text(each) + b"\x01" for each in filters)
-    return _encode_packet(PacketType.SUBSCRIBE, 0x02, packet_number.to_bytes(2) + wanted)
+    filter_bytes = b"".join(_encode_text(each) + b"\x01" for each in filters)
+    return _encode_packet(PacketType.SUBSCRIBE, 0x02, packet_number.to_bytes(2) + filter_bytes)
 
 
 def _encode_packet(kind: PacketType, flags: int, rest: bytes) -> bytes:

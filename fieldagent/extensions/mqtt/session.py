@@ -207,8 +207,8 @@ class MqttSession:
             assert isinstance(error, BrokerLost)
             self._lost = error
         self._ended.set()
-        for answered in self._waiting.values():
-            answered.set()
+        for is_answered in self._waiting.values():
+            is_answered.set()
 
     async def _process_packets(
         self, handle_message: Callable[[Published], Awaitable[None]]
@@ -245,17 +245,17 @@ class MqttSession:
 
     async def publish(self, topic: str, payload: bytes, *, retain: bool = False) -> None:
         """Publish a message. Return when the broker has acknowledged it."""
-        with self._use_number() as (number, answered):
+        with self._use_number() as (number, is_answered):
             await self._send(mqtt.encode_publish(topic, payload, number, retain=retain))
-            await self._wait(answered, ACK_MAX_S, f"has not acknowledged {topic}")
+            await self._wait(is_answered, ACK_MAX_S, f"has not acknowledged {topic}")
 
     async def subscribe(self, filters: list[str]) -> None:
         """Subscribe to all filters, and wait for the broker's answer. Raises BrokerLost if the
         broker refuses a filter or does not answer.
         """
-        with self._use_number() as (number, answered):
+        with self._use_number() as (number, is_answered):
             await self._send(mqtt.encode_subscribe(number, filters))
-            await self._wait(answered, ANSWER_TIMEOUT_S, "has not answered a subscription")
+            await self._wait(is_answered, ANSWER_TIMEOUT_S, "has not answered a subscription")
             if number in self._refused:
                 text = (
                     f"the broker does not let {self._client.who} subscribe to {', '.join(filters)}"
@@ -277,9 +277,9 @@ class MqttSession:
         while not number or number in self._waiting:
             number = number % NUMBERS + 1
         self._last_number = number % NUMBERS + 1
-        answered = self._waiting[number] = trio.Event()
+        is_answered = self._waiting[number] = trio.Event()
         try:
-            yield number, answered
+            yield number, is_answered
         finally:
             del self._waiting[number]
 
@@ -289,28 +289,28 @@ class MqttSession:
             if self._lost is not None:
                 raise self._lost
             return
-        lost = BrokerLost(f"the broker {lacks} within {most:g} s")
-        self._lose(lost)
-        raise lost
+        loss = BrokerLost(f"the broker {lacks} within {most:g} s")
+        self._lose(loss)
+        raise loss
 
     async def _send(self, packet: bytes) -> None:
         """Send one complete packet at a time, because a broker cannot read a partial packet."""
         async with self._sending:
             if self._lost is not None:
                 raise self._lost
-            lost = BrokerLost("the broker accepts nothing more")
+            loss = BrokerLost("the broker accepts nothing more")
             try:
                 with trio.move_on_after(ANSWER_TIMEOUT_S):
                     await self._stream.send_all(packet)
                     return
             except trio.Cancelled:
-                self._lose(lost)
+                self._lose(loss)
                 raise
             except (trio.BrokenResourceError, trio.ClosedResourceError):
                 text = "the connection to the broker broke off"
-                lost = BrokerLost(text, closed=self._accepted)
-            self._lose(lost)
-            raise lost
+                loss = BrokerLost(text, closed=self._accepted)
+            self._lose(loss)
+            raise loss
 
     async def _receive(self) -> list[FromBroker]:
         """Return at least one received packet."""
@@ -333,6 +333,6 @@ class MqttSession:
 
 def _make_refusal(code: int, client: MqttClient) -> BrokerLost:
     unknown = f"the broker refuses {client.who} with the unknown code {code}"
-    words = REFUSALS.get(code, unknown)
-    text = words.format(client=client.id, password=client.password_setting)
+    reason = REFUSALS.get(code, unknown)
+    text = reason.format(client=client.id, password=client.password_setting)
     return BrokerLost(text, fault=code != ConnectCode.UNAVAILABLE)

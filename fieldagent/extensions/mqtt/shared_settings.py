@@ -33,8 +33,8 @@ def find_port(address: str) -> int:
     """Return the broker's port. If the address has no port, return the default port of its
     scheme.
     """
-    where = urlsplit(address)
-    return where.port or PORTS[where.scheme]
+    url = urlsplit(address)
+    return url.port or PORTS[url.scheme]
 
 
 def is_secure(address: str) -> bool:

@@ -48,16 +48,16 @@ async def _post_text(directory: Handles, lifetime_s: int, delivery: Delivery) ->
 
 
 def _list_handles(handles: Handles, event: Mapping[str, Any]) -> list[str]:
-    word = event.get("incident", {})
-    if "state" in word and "device" not in word:
-        return [each.handle for each in handhelds.list_in_sos(handles.journal, word["number"])]
-    to = event.get("to", {})
+    update = event.get("incident", {})
+    if "state" in update and "device" not in update:
+        return [each.handle for each in handhelds.list_in_sos(handles.journal, update["number"])]
+    addressee = event.get("to", {})
     handle = None
-    if to.get("type") == "User" and "id" in to:
-        handle = handles.find_by_user(int(to["id"]))
-    elif "name" in to and "id" not in to:
-        handle = handles.find_by_name(to["name"])
-    elif not to and (name := _find_addressed_name(event)):
+    if addressee.get("type") == "User" and "id" in addressee:
+        handle = handles.find_by_user(int(addressee["id"]))
+    elif "name" in addressee and "id" not in addressee:
+        handle = handles.find_by_name(addressee["name"])
+    elif not addressee and (name := _find_addressed_name(event)):
         handle = handles.find_by_name(name)
     return [handle] if handle else []
 

@@ -165,29 +165,29 @@ class AprsPeople:
         return "" if self._call is None else str(self._call)
 
     def _process_report(self, report: AprsHeard) -> None:
-        handle, what = report.source.lower(), report.what
-        if isinstance(what, AprsAnswer):
-            self._process_answer(handle, what.to, what.id, has_it=what.has_it)
-        elif isinstance(what, AprsMessage) and what.acknowledges:
-            self._process_answer(handle, what.to, what.acknowledges, has_it=True)
+        handle, content = report.source.lower(), report.what
+        if isinstance(content, AprsAnswer):
+            self._process_answer(handle, content.to, content.id, has_it=content.has_it)
+        elif isinstance(content, AprsMessage) and content.acknowledges:
+            self._process_answer(handle, content.to, content.acknowledges, has_it=True)
         if handle not in self._named:
             if len(self._named) >= REMEMBERED_MAX:
                 self._named.clear()
             self._named.add(handle)
             self._queue_report(report, 0, HandheldName(report.source, b""))
-        if isinstance(what, AprsPosition):
-            self._process_position(report, what)
-        elif isinstance(what, AprsEmergency):
+        if isinstance(content, AprsPosition):
+            self._process_position(report, content)
+        elif isinstance(content, AprsEmergency):
             log.warning(
                 "the position of %s, which reports distress, cannot be read: %s",
                 report.source,
-                what.fault,
+                content.fault,
             )
             self._process_emergency(report)
-        elif isinstance(what, AprsObject):
-            self._process_object(report, what)
-        elif isinstance(what, AprsMessage):
-            self._process_message(report, what)
+        elif isinstance(content, AprsObject):
+            self._process_object(report, content)
+        elif isinstance(content, AprsMessage):
+            self._process_message(report, content)
         else:
             self._queue_report(report, getrandbits(48) or 1, None)
 
@@ -205,7 +205,7 @@ class AprsPeople:
         self._news.set()
 
     def _process_position(self, report: AprsHeard, position: AprsPosition) -> None:
-        where = Location(
+        location = Location(
             position.latitude,
             position.longitude,
             wire.parse_date(position.when, datetime.fromtimestamp(self._clock(), UTC)),
@@ -214,15 +214,15 @@ class AprsPeople:
             course_over_ground=position.course,
         )
         self._queue_report(
-            report, getrandbits(48) or 1, make_located(where, PRECISIONS[position.ambiguity])
+            report, getrandbits(48) or 1, make_located(location, PRECISIONS[position.ambiguity])
         )
         if position.emergency:
             self._process_emergency(report)
 
     def _process_emergency(self, report: AprsHeard) -> None:
-        words = "Mic-E emergency"
-        number = self._number(report.source, "", words)
-        self._queue_report(report, number, HandheldText(words, True, alert=True))
+        emergency_text = "Mic-E emergency"
+        number = self._number(report.source, "", emergency_text)
+        self._queue_report(report, number, HandheldText(emergency_text, True, alert=True))
 
     def _process_object(self, report: AprsHeard, aprs_object: AprsObject) -> None:
         """Process an object, which its sender repeats for hours. The object keeps its number until
@@ -278,15 +278,15 @@ class AprsPeople:
         return self._taken.heard
 
     def _finish_text(self, *, has_it: bool) -> None:
-        taken, self._taken = self._taken, None
-        if taken is None or taken.key is None or taken.heard.over_internet:
+        taken_text, self._taken = self._taken, None
+        if taken_text is None or taken_text.key is None or taken_text.heard.over_internet:
             return
-        if has_it and taken.key in self._messages:
-            self._messages[taken.key].is_kept = True
+        if has_it and taken_text.key in self._messages:
+            self._messages[taken_text.key].is_kept = True
         elif not has_it:
             # If the station repeats the message, the repetition is a new attempt.
-            self._messages.pop(taken.key, None)
-        self._schedule_answer(taken.heard.handle, taken.key[1], has_it=has_it)
+            self._messages.pop(taken_text.key, None)
+        self._schedule_answer(taken_text.heard.handle, taken_text.key[1], has_it=has_it)
 
     def _schedule_answer(self, handle: str, number: str, *, has_it: bool) -> None:
         self._nursery.start_soon(self._send_answer, handle, number, has_it)
@@ -306,11 +306,11 @@ class AprsPeople:
         raise RadioLost(f"the TNC has accepted nothing for {WRITE_TIMEOUT_S:.0f} seconds")
 
     def _process_answer(self, handle: str, to: str, number: str, *, has_it: bool) -> None:
-        asked = self._asked.get((handle, number))
-        if asked is not None and to == self._format_call:
-            answered, answers = asked
+        asked_text = self._asked.get((handle, number))
+        if asked_text is not None and to == self._format_call:
+            is_answered, answers = asked_text
             answers.append(has_it)
-            answered.set()
+            is_answered.set()
 
     def make_number(self) -> int:
         return randrange(1, ID_COUNT)
@@ -330,13 +330,13 @@ class AprsPeople:
 
     async def _send_text(self, handle: str, text: str, number: str) -> TextOutcome:
         info = wire.encode_message(handle.upper(), text.translate(LOOK_ALIKES), number)
-        answered, answers = trio.Event(), list[bool]()
-        self._asked[handle, number] = answered, answers
+        is_answered, answers = trio.Event(), list[bool]()
+        self._asked[handle, number] = is_answered, answers
         try:
             for _ in range(2):
                 await self._send(info)
                 with trio.move_on_after(ACK_MAX_S):
-                    await answered.wait()
+                    await is_answered.wait()
                 if answers:
                     break
         finally:

@@ -44,16 +44,18 @@ class FrameAdmission:
         """
         if not self._admits(report.source.lower()):
             return "unlisted"
-        what = report.what
+        content = report.what
         to_us = (
-            isinstance(what, AprsMessage | AprsAnswer) and bool(callsign) and what.to == callsign
+            isinstance(content, AprsMessage | AprsAnswer)
+            and bool(callsign)
+            and content.to == callsign
         )
         key = (report.source, *frame)
         before = self._seen.get(key)
         if before is not None and now < before + (COPY_TO_US if to_us else COPY):
             return "copies"
-        calls = isinstance(what, AprsEmergency) or (
-            isinstance(what, AprsPosition) and what.emergency
+        calls = isinstance(content, AprsEmergency) or (
+            isinstance(content, AprsPosition) and content.emergency
         )
         first = to_us or calls
         self._next[first], wait = RATE.admit(self._next[first], now)

@@ -141,14 +141,14 @@ def _parse_message(text: str) -> AprsMessage | AprsAnswer | None:
     if head is None:
         return None
     # Some radios send lower-case letters, and a blank or NUL after the id.
-    to, said = head[1].strip().upper(), text[head.end() :].rstrip("\0 \t\r\n")
+    addressee, said = head[1].strip().upper(), text[head.end() :].rstrip("\0 \t\r\n")
     if answer := re.fullmatch(r"(ack|rej)([A-Za-z0-9]{1,5})(?:\}.*)?", said):
-        return AprsAnswer(to, answer[2], answer[1] == "ack")
+        return AprsAnswer(addressee, answer[2], answer[1] == "ack")
     body, mark, number = said.rpartition("{")
     ids = re.fullmatch(r"([A-Za-z0-9]{1,5})(?:\}([A-Za-z0-9]{0,5}))?", number)
     if mark and ids:
-        return AprsMessage(to, _decode_text(body), ids[1], ids[2] or "")
-    return AprsMessage(to, _decode_text(said))
+        return AprsMessage(addressee, _decode_text(body), ids[1], ids[2] or "")
+    return AprsMessage(addressee, _decode_text(said))
 
 
 def _decode_text(text: str) -> str:
@@ -167,9 +167,9 @@ def _parse_object(text: str) -> AprsObject:
     match = re.match(r";(.{9})([*_])(.{7})|\)([^!_]{3,9})([!_])", text, re.S)
     if match is None:
         raise RemoteProtocolError("an object without a name")
-    name, alive, when, of_item, item_alive = match.groups()
-    there = _parse_position(text[match.end() :])._replace(when=when or "")
-    return AprsObject(_decode_text(name or of_item).strip(), there, (alive or item_alive) != "_")
+    name, alive, time_text, of_item, item_alive = match.groups()
+    position = _parse_position(text[match.end() :])._replace(when=time_text or "")
+    return AprsObject(_decode_text(name or of_item).strip(), position, (alive or item_alive) != "_")
 
 
 def parse_date(when: str, now: datetime) -> datetime | None:

@@ -26,30 +26,30 @@ FACT = "protocol"
 
 def _list_recognitions() -> list[Recognition]:
     ways = [load_peoples_radio(name).recognition for name in RADIOS if name != NAME]
-    return [way() for way in ways if way is not None]
+    return [make_recognition() for make_recognition in ways if make_recognition is not None]
 
 
 async def find_firmware(place: str) -> str:
     """Return the name of the firmware of the radio at a port. Raises RadioLost and PortLost."""
     kinds = _list_recognitions()
     ports = [0] if is_serial(place) else [each.tcp_port for each in kinds]
-    lost: PortLost | None = None
-    heard: UnrecognisedDevice | None = None
+    loss: PortLost | None = None
+    unknown_device: UnrecognisedDevice | None = None
     for port in dict.fromkeys(ports):
         try:
             async with open_line(place, kinds[0].baud, port) as line:
                 answer = await recognise(line, kinds)
         except PortLost as error:
-            lost = error
+            loss = error
             continue
         if isinstance(answer, Recognition):
             return answer.name
-        heard = answer
-    if heard is None and lost is not None:
-        raise lost
-    known = " or ".join(each.name for each in kinds)
-    said = "" if heard is None else f": {heard.describe_facts()}"
-    raise RadioLost(f"no radio with the firmware {known} answers at {place}{said}")
+        unknown_device = answer
+    if unknown_device is None and loss is not None:
+        raise loss
+    kind_names = " or ".join(each.name for each in kinds)
+    hint = "" if unknown_device is None else f": {unknown_device.describe_facts()}"
+    raise RadioLost(f"no radio with the firmware {kind_names} answers at {place}{hint}")
 
 
 @asynccontextmanager

@@ -135,23 +135,23 @@ class Desk:
         False if the sender must be notified of a refusal. Raises the journal's errors.
         """
         await self._store_signal(report)
-        what = report.what
-        if isinstance(what, HandheldName):
-            await self._process_name(report.handle, what)
-        elif isinstance(what, HandheldBattery):
-            await self._store_facts(report.handle, battery=what.battery)
-        elif isinstance(what, HandheldPosition):
-            await self._process_position(report, what)
+        content = report.what
+        if isinstance(content, HandheldName):
+            await self._process_name(report.handle, content)
+        elif isinstance(content, HandheldBattery):
+            await self._store_facts(report.handle, battery=content.battery)
+        elif isinstance(content, HandheldPosition):
+            await self._process_position(report, content)
         elif report.over_internet:
-            if isinstance(what, HandheldText) and _is_distress(what):
-                self._show_internet_call(report, what)
+            if isinstance(content, HandheldText) and _is_distress(content):
+                self._show_internet_call(report, content)
             return True
         elif self._is_repeated(report):
             return not handhelds.is_refused(self.journal, report.handle, report.number)
-        elif isinstance(what, HandheldText):
-            return await self._process_text(report, what)
-        elif isinstance(what, HandheldMarker):
-            await self._process_marker(report, what)
+        elif isinstance(content, HandheldText):
+            return await self._process_text(report, content)
+        elif isinstance(content, HandheldMarker):
+            await self._process_marker(report, content)
         return True
 
     def _is_repeated(self, report: HandheldReport) -> bool:
@@ -188,32 +188,32 @@ class Desk:
 
     async def _process_position(self, report: HandheldReport, position: HandheldPosition) -> None:
         before = handhelds.read_handheld(self.journal, report.handle)
-        where = drop_invalid_members(position.where)
+        location = drop_invalid_members(position.where)
         now = self.journal.clock.date(self.journal.clock.now())
-        fixed = where.timestamp.timestamp() if where.timestamp else now
+        fixed = location.timestamp.timestamp() if location.timestamp else now
         if before.fixed is not None and fixed < before.fixed <= now:
             return
         await self._store_facts(
             report.handle,
-            latitude=where.latitude,
-            longitude=where.longitude,
-            altitude=where.altitude,
+            latitude=location.latitude,
+            longitude=location.longitude,
+            altitude=location.altitude,
             fixed=fixed,
             precision=position.precision,
         )
-        every = self.settings.positions
+        position_rule = self.settings.positions
         person = self.find_holder(report.handle)
         blurred = position.precision < PRECISE
         is_old = not report.number
-        if not every or not person.is_known or blurred or report.over_internet or is_old:
+        if not position_rule or not person.is_known or blurred or report.over_internet or is_old:
             return
-        if not self.toll.begin_position_interval(report.handle, every):
+        if not self.toll.begin_position_interval(report.handle, position_rule):
             return
         package = replace(
-            _add_position(person, where),
+            _add_position(person, location),
             collapse_key=_compute_collapse_key(f"position {report.handle}"),
-            gather=every,
-            time_to_live=every * 2,
+            gather=position_rule,
+            time_to_live=position_rule * 2,
         )
         await self._accept(report, package, None)
 
@@ -242,8 +242,8 @@ class Desk:
             return True
         call = distress.read(text.text, direct=text.direct).call
         if call is Call.MAYBE and not text.alert:
-            asked = f"asked {self.toll.get_day()} {report.handle}"
-            await self._post(asked, report, EMERGENCY_REPLY)
+            question_key = f"asked {self.toll.get_day()} {report.handle}"
+            await self._post(question_key, report, EMERGENCY_REPLY)
         if call is Call.CANCEL:
             if text.direct:
                 await self._call_off(report, text)
@@ -279,11 +279,11 @@ class Desk:
         log.warning("%s: %s", make_distress_notice(person), text.text)
         if not person.is_known:
             return await self._refuse_guest(report, text)
-        words = Message(person.add_name(text.text.strip()))
-        taken = await self._accept(report, Package(words, author=person.author), text)
-        if taken and not text.alert:
+        message = Message(person.add_name(text.text.strip()))
+        is_accepted = await self._accept(report, Package(message, author=person.author), text)
+        if is_accepted and not text.alert:
             await self._reply(report, NO_ALARM_REPLY)
-        return taken
+        return is_accepted
 
     async def _refuse_guest(self, report: HandheldReport, text: HandheldText) -> bool:
         """Explain to a guest, once a day, why the kit does not send the guest's messages. If the
@@ -307,17 +307,19 @@ class Desk:
     async def _process_message(self, report: HandheldReport, message: HandheldText) -> bool:
         text = message.text.strip()
         if not message.direct:
-            word, _, text = text.partition(" ")
-            if word.casefold() != self.settings.word.casefold():
+            command, _, text = text.partition(" ")
+            if command.casefold() != self.settings.word.casefold():
                 return True
         if not text:
             return True
         person = self.find_holder(report.handle, message.key if message.direct else None)
         if not person.is_known:
             return await self._refuse_guest(report, message)
-        to, text = _split_addressee(self.journal, text)
+        addressee, text = _split_addressee(self.journal, text)
         words = Message(person.add_name(text))
-        return await self._accept(report, Package(words, to=to, author=person.author), message)
+        return await self._accept(
+            report, Package(words, to=addressee, author=person.author), message
+        )
 
     async def _accept(
         self, report: HandheldReport, package: Package, text: HandheldText | None
@@ -336,8 +338,8 @@ class Desk:
             await self._remember(report, None, handhelds.REFUSED_SIGN)
             return False
         await self.toll.book_price(report.handle, report.number, price)
-        standing = await self.intake.accept(affordable, _make_key(report))
-        await self._remember(report, standing.sequence if is_direct else None)
+        package_state = await self.intake.accept(affordable, _make_key(report))
+        await self._remember(report, package_state.sequence if is_direct else None)
         return True
 
     def _afford(self, report: HandheldReport, package: Package) -> tuple[Package | None, int]:
@@ -370,10 +372,10 @@ class Desk:
         withheld = ""
         if unproved:
             package, withheld = await self._afford_sos(package)
-        standing = await self.intake.accept(package, _make_key(report), handle=unproved)
-        number = incident.find_incident(self.journal, standing.sequence)
+        package_state = await self.intake.accept(package, _make_key(report), handle=unproved)
+        number = incident.find_incident(self.journal, package_state.sequence)
         assert number is not None, "an SOS belongs to an incident"
-        is_first = number == standing.sequence
+        is_first = number == package_state.sequence
         if (where := _find_exact_position(handheld)) is not None:
             position = _add_position(person, where, priority=SOS_PRIORITY)
             if unproved:
@@ -392,7 +394,7 @@ class Desk:
         await self._reply(
             report, WITHHELD_REPLY if withheld else RAISED_REPLY if is_first else ADDED_REPLY
         )
-        await self._remember(report, standing.sequence if call.direct else None)
+        await self._remember(report, package_state.sequence if call.direct else None)
 
     async def _afford_sos(self, package: Package) -> tuple[Package, str]:
         """Return the Package with the channels that the budget for other people's SOS calls can pay
@@ -405,23 +407,25 @@ class Desk:
     async def _call_off(self, report: HandheldReport, text: HandheldText) -> None:
         own_incident = incident.find_open_of_handheld(self.journal, report.handle)
         open_incident = own_incident or incident.find_open(self.journal)
-        there = (
+        incidents = (
             []
             if open_incident is None
             else handhelds.list_in_sos(self.journal, open_incident.number)
         )
-        own = [each for each in there if each.handle == report.handle and not each.called_off]
+        own = [each for each in incidents if each.handle == report.handle and not each.called_off]
         key = handhelds.read_handheld(self.journal, report.handle).key
         if open_incident is None or not own:
             await self._reply(report, NO_SOS_REPLY)
         elif key and text.key != key:
             await self._reply(report, UNAUTHENTICATED_REPLY)
         else:
-            others = [each for each in there if each.handle != report.handle]
-            is_theirs = any(each.raised for each in there)
-            over = is_theirs and all(each.called_off for each in others)
-            over = over and not may_include_user_messages(self.journal, open_incident.number)
-            if over:
+            others = [each for each in incidents if each.handle != report.handle]
+            is_theirs = any(each.raised for each in incidents)
+            is_ended = is_theirs and all(each.called_off for each in others)
+            is_ended = is_ended and not may_include_user_messages(
+                self.journal, open_incident.number
+            )
+            if is_ended:
                 # Do not wait for a session, because the next message may be another person's SOS.
                 ending = self.cancellation, self.intake, self.proof_keys, open_incident.number
                 await call_off(self.journal, *ending, limit_s=0.0)
@@ -430,7 +434,7 @@ class Desk:
             await self.journal.persist(
                 handhelds.record_sos_canceled(open_incident.number, report.handle)
             )
-            await self._reply(report, CALLED_OFF_REPLY if over else STAYS_OPEN_REPLY)
+            await self._reply(report, CALLED_OFF_REPLY if is_ended else STAYS_OPEN_REPLY)
         await self._remember(report, None)
 
     async def _join(self, report: HandheldReport, text: HandheldText, code: str) -> bool:
@@ -460,8 +464,8 @@ class Desk:
         self, report: HandheldReport, sequence: int | None, answer: str = ""
     ) -> None:
         now = self.journal.clock.now()
-        said = handhelds.record_packet(report.handle, report.number, now, sequence, answer)
-        await self.journal.persist(said)
+        is_new = handhelds.record_packet(report.handle, report.number, now, sequence, answer)
+        await self.journal.persist(is_new)
 
     async def _reply(self, report: HandheldReport, text: str, **values: object) -> None:
         await self._post(f"answer {report.handle} {report.number}", report, text, **values)
@@ -469,12 +473,12 @@ class Desk:
     async def _post(
         self, request: str, report: HandheldReport, text: str, **values: object
     ) -> None:
-        words = self.translate_for(report, text, **values)
+        post_text = self.translate_for(report, text, **values)
         now = self.journal.clock.now()
-        said = handhelds.store_text(
-            report.handle, request, words, now, now + REPLY_LIFETIME_S, report.number
+        stored_text = handhelds.store_text(
+            report.handle, request, post_text, now, now + REPLY_LIFETIME_S, report.number
         )
-        await self.journal.persist(said)
+        await self.journal.persist(stored_text)
 
     def translate_for(self, report: HandheldReport, text: str, **values: object) -> str:
         """Return a text of the kit in the language of the person's message, or in the language of
@@ -500,14 +504,14 @@ def _split_addressee(journal: Journal, text: str) -> tuple[Person | None, str]:
     """Return the addressee and the text of a message that begins with `@` and a name, email address
     or telephone number. If the addressee is unknown, return None and the whole text.
     """
-    word, _, rest = text.partition(" ")
-    name, said = word[1:].rstrip(":,"), rest.strip()
-    if not word.startswith("@") or not said:
+    first_word, _, rest = text.partition(" ")
+    name, remaining_text = first_word[1:].rstrip(":,"), rest.strip()
+    if not first_word.startswith("@") or not remaining_text:
         return None, text
     if ADDRESS.fullmatch(name):
-        return name, said
+        return name, remaining_text
     person = directory.find_by_name(journal, name)
-    return (None, text) if person is None else (person.as_named, said)
+    return (None, text) if person is None else (person.as_named, remaining_text)
 
 
 def _compute_collapse_key(text: str) -> int:
@@ -544,11 +548,11 @@ def _describe_position(handheld: Handheld) -> str:
     """Return the last position of a handheld as text, or an empty text if the position is
     unknown.
     """
-    where = _find_exact_position(handheld)
+    position = _find_exact_position(handheld)
     return (
         _describe_blurred_position(handheld)
-        if where is None
-        else f", at {where.latitude:.5f} {where.longitude:.5f}"
+        if position is None
+        else f", at {position.latitude:.5f} {position.longitude:.5f}"
     )
 
 

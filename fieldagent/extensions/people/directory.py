@@ -31,8 +31,8 @@ class Holder(NamedTuple):
         a user of the hub, the prefix contains no name, because the hub shows the name.
         """
         name = self.name if self.author is None else ""
-        who = " ".join(filter(None, (name, self.caveat)))
-        return f"{who}: " if who else ""
+        holder_text = " ".join(filter(None, (name, self.caveat)))
+        return f"{holder_text}: " if holder_text else ""
 
     def add_name(self, text: str) -> str:
         """Return the text after the name of its sender. If the hub shows the name, return the text
@@ -73,15 +73,17 @@ class Handles(NamedTuple):
         person = directory.find_by_name(self.journal, name)
         if person is not None and (reached := self._list_reached(person.handles)):
             return reached[0]
-        wanted = name.casefold()
-        handles = {handle for handle, called in self.own.items() if called.casefold() == wanted}
+        folded_name = name.casefold()
+        handles = {
+            handle for handle, called in self.own.items() if called.casefold() == folded_name
+        }
         handles |= {
             each.handle
             for each in handhelds.list_recently_heard(self.journal)
-            if each.joined is not None and each.name.casefold() == wanted
+            if each.joined is not None and each.name.casefold() == folded_name
         }
-        there = self._list_reached(handles)
-        return there[0] if len(there) == 1 else None
+        reachable = self._list_reached(handles)
+        return reachable[0] if len(reachable) == 1 else None
 
     def find_by_user(self, user_number: int) -> str | None:
         """Return the handheld of the hub's user with this number, or None if there is none."""

@@ -38,25 +38,27 @@ def list_doubts(journal: Journal, settings_names: Mapping[str, str]) -> list[Dou
     """Return the doubtful handhelds that were heard recently. `settings_names` contains the
     handhelds in the settings.
     """
-    there = handhelds.list_recently_heard(journal)
-    changed = {each.handle for each in there if each.other_key is not None}
+    recently_heard = handhelds.list_recently_heard(journal)
+    changed = {each.handle for each in recently_heard if each.other_key is not None}
     names = {
         **settings_names,
-        **{each.handle: each.name for each in there if each.joined is not None},
+        **{each.handle: each.name for each in recently_heard if each.joined is not None},
     }
     for person in directory.list_people(journal):
         names |= dict.fromkeys(person.handles, person.name)
-    known = {handle: name for handle, name in names.items() if handle not in changed}
-    by_name = {name.casefold(): handle for handle, name in known.items() if name}
-    by_name |= {each.name.casefold(): each.handle for each in there if each.handle in known}
+    known_names = {handle: name for handle, name in names.items() if handle not in changed}
+    by_name = {name.casefold(): handle for handle, name in known_names.items() if name}
+    by_name |= {
+        each.name.casefold(): each.handle for each in recently_heard if each.handle in known_names
+    }
     entries = []
-    for each in there:
+    for each in recently_heard:
         details = {"handle": shorten_handle(each.handle), "name": each.name}
         if each.handle in changed:
             entries.append(Doubt(each.handle, ANOTHER_KEY.format(**details)))
-        elif each.name and each.handle not in known:
+        elif each.name and each.handle not in known_names:
             other = by_name.get(each.name.casefold())
             if other is not None:
-                words = NAMESAKE.format(**details, other=shorten_handle(other))
-                entries.append(Doubt(each.handle, words, other))
+                warning = NAMESAKE.format(**details, other=shorten_handle(other))
+                entries.append(Doubt(each.handle, warning, other))
     return entries

@@ -219,8 +219,8 @@ class MeshcorePeople:
             CompanionMessage.OLD_CHANNEL_TEXT,
             CompanionMessage.NO_MESSAGE,
         )
-        asked = wire.make_command(CompanionCommand.NEXT_MESSAGE)
-        answer = await self._host.request_answer(asked, *kinds, *old)
+        request = wire.make_command(CompanionCommand.NEXT_MESSAGE)
+        answer = await self._host.request_answer(request, *kinds, *old)
         self._may_wait = answer[0] not in (CompanionMessage.NO_MESSAGE, CompanionMessage.ERROR)
         if self._may_wait and answer[0] != CompanionMessage.CHANNEL_DATA:
             try:
@@ -236,21 +236,21 @@ class MeshcorePeople:
     async def _process_direct_text(self, message: CompanionText) -> None:
         if message.type != TextType.PLAIN:
             return
-        there = self._find_called(message.sender)
-        if not there:
+        contact = self._find_called(message.sender)
+        if not contact:
             # The radio has already deleted the message, so continue even if the radio is lost
             # during this call.
             with suppress(RadioLost):
                 await self._load_contacts()
-            there = self._find_called(message.sender)
-        if len(there) == 1 and there[0].type != ContactType.CHAT:
+            contact = self._find_called(message.sender)
+        if len(contact) == 1 and contact[0].type != ContactType.CHAT:
             return
         # If two keys begin with the same prefix, the sender is unknown.
-        key = there[0].key if len(there) == 1 else b""
+        key = contact[0].key if len(contact) == 1 else b""
         handle = (key or message.sender).hex()
         if key:
             self._heard.append(
-                HandheldReport(handle, 0, HandheldName(_clean_text(there[0].name), key))
+                HandheldReport(handle, 0, HandheldName(_clean_text(contact[0].name), key))
             )
         spoken = HandheldText(message.text, True, key=key)
         signal = HandheldSignal(snr=message.snr, hops=message.hops)
@@ -266,10 +266,10 @@ class MeshcorePeople:
         channel = self._host.channels.get(message.channel)
         handle = f"{ON_CHANNEL}{message.channel}/{quote(name)}"
         if name and channel is not None and wire.is_private(channel):
-            same = [
+            same_names = [
                 each for each in self._list_people() if _clean_text(each.name) == _clean_text(name)
             ]
-            handle = same[0].key.hex() if len(same) == 1 else handle
+            handle = same_names[0].key.hex() if len(same_names) == 1 else handle
         signal = HandheldSignal(snr=message.snr, hops=message.hops)
         if handle.startswith(ON_CHANNEL):
             self._heard.append(HandheldReport(handle, 0, HandheldName(_clean_text(name), b"")))
@@ -349,8 +349,8 @@ class MeshcorePeople:
         """Show people a warning if the radio's contact list is full. `full` is True if the radio
         has reported this.
         """
-        most = self._host.device.contacts_max
-        self._is_full = full or 0 < most <= len(self._contacts)
+        contacts_max = self._host.device.contacts_max
+        self._is_full = full or 0 < contacts_max <= len(self._contacts)
         self._link.state = LinkState.FAULT if self._is_full else LinkState.READY
         self._link.reason = (
             FULL_CONTACTS_REASON.format(count=len(self._contacts)) if self._is_full else ""
@@ -363,9 +363,9 @@ class MeshcorePeople:
             await self._host.request_answer(wire.ask_telemetry(key), CompanionMessage.SENT)
 
     def _process_battery(self, sender: bytes, volts: float | None) -> None:
-        there = self._find_called(sender)
-        if volts is not None and len(there) == 1 and (charge := _charge(volts)) is not None:
-            self._heard.append(HandheldReport(there[0].key.hex(), 0, HandheldBattery(charge)))
+        contact = self._find_called(sender)
+        if volts is not None and len(contact) == 1 and (charge := _charge(volts)) is not None:
+            self._heard.append(HandheldReport(contact[0].key.hex(), 0, HandheldBattery(charge)))
 
     def make_number(self) -> int:
         return getrandbits(48) or 1
@@ -437,8 +437,8 @@ def _compute_message_number(message: CompanionText) -> int:
     """Return a number that identifies a person's message. MeshCore messages have no numbers, but
     all attempts of a message have the same time and text.
     """
-    where = message.sender if message.channel is None else bytes([message.channel])
-    return _compute_number(where + message.time.to_bytes(4, "big") + message.text.encode())
+    conversation = message.sender if message.channel is None else bytes([message.channel])
+    return _compute_number(conversation + message.time.to_bytes(4, "big") + message.text.encode())
 
 
 def _compute_number(what: bytes) -> int:

@@ -169,10 +169,10 @@ class CompanionHost:
 
     async def _load_channels(self) -> None:
         for place in range(self.device.channels_max):
-            asked = wire.make_command(CompanionCommand.GET_CHANNEL, bytes([place]))
+            request = wire.make_command(CompanionCommand.GET_CHANNEL, bytes([place]))
             try:
                 channel = wire.decode_channel(
-                    await self.request_answer(asked, CompanionMessage.CHANNEL)
+                    await self.request_answer(request, CompanionMessage.CHANNEL)
                 )
             except RemoteProtocolError:
                 return
@@ -180,7 +180,7 @@ class CompanionHost:
 
     async def list_contacts(self) -> list[CompanionContact]:
         """Return the radio's contacts. Raises RadioLost."""
-        known: list[CompanionContact] = []
+        contacts: list[CompanionContact] = []
         parts = {CompanionMessage.CONTACT, CompanionMessage.CONTACTS_END, CompanionMessage.ERROR}
         async with self._asking:
             answer = await self._request_once(
@@ -188,25 +188,25 @@ class CompanionHost:
                 {CompanionMessage.CONTACTS_BEGIN, *parts},
             )
             while answer[0] not in (CompanionMessage.CONTACTS_END, CompanionMessage.ERROR):
-                _add_if_whole(known, answer)
+                _add_if_whole(contacts, answer)
                 answer = await self._wait_for_answer(parts)
-        return known
+        return contacts
 
     async def find_contact(self, key: bytes) -> CompanionContact | None:
         """Return the contact with this key, or None if the radio does not have the contact any
         more. Raises RadioLost.
         """
-        asked = wire.make_command(CompanionCommand.GET_CONTACT, key)
-        known: list[CompanionContact] = []
-        _add_if_whole(known, await self.request_answer(asked, CompanionMessage.CONTACT))
-        return known[0] if known else None
+        request = wire.make_command(CompanionCommand.GET_CONTACT, key)
+        contacts: list[CompanionContact] = []
+        _add_if_whole(contacts, await self.request_answer(request, CompanionMessage.CONTACT))
+        return contacts[0] if contacts else None
 
     async def set_clock(self, clock: Callable[[], float]) -> bool:
         """Set the radio's clock if it is slow. The clock is slow after each restart of the radio,
         because the radio has no battery for it. Return True if the clock was set. Raises RadioLost.
         """
         try:
-            shown = wire.decode_time(
+            device_time = wire.decode_time(
                 await self.request_answer(
                     wire.make_command(CompanionCommand.GET_TIME), CompanionMessage.TIME
                 )
@@ -214,7 +214,7 @@ class CompanionHost:
         except RemoteProtocolError:
             return False
         now = int(clock())
-        if shown >= now - CLOCK_MAX:
+        if device_time >= now - CLOCK_MAX:
             return False
         await self.request_answer(wire.set_time(now), CompanionMessage.OK)
         return True

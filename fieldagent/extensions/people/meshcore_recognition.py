@@ -46,9 +46,9 @@ async def read_report(line: DeviceLine) -> DeviceReport:
         nursery.start_soon(host.listen)
         with trio.move_on_after(CONFIG_TIMEOUT_S):
             await host.greet()
-            asked = wire.make_command(CompanionCommand.GET_BATTERY)
+            request = wire.make_command(CompanionCommand.GET_BATTERY)
             battery = wire.decode_battery(
-                await host.request_answer(asked, CompanionMessage.BATTERY)
+                await host.request_answer(request, CompanionMessage.BATTERY)
             )
             report = _report(host, battery, len(await host.list_contacts()))
         nursery.cancel_scope.cancel()
@@ -88,9 +88,11 @@ def _report(host: CompanionHost, millivolts: int | None, contacts: int) -> Devic
     if millivolts:
         lines.append(f"the battery has {millivolts / 1000:.2f} V")
     is_full = 0 < device.contacts_max <= contacts
-    trouble = (FULL_CONTACTS_REASON.format(count=contacts),) if is_full else ()
-    what = f"MeshCore companion {device.firmware}, {own.name} ({shorten_handle(own.key.hex())})"
-    return DeviceReport(what, tuple(lines), trouble, facts)
+    faults = (FULL_CONTACTS_REASON.format(count=contacts),) if is_full else ()
+    device_kind = (
+        f"MeshCore companion {device.firmware}, {own.name} ({shorten_handle(own.key.hex())})"
+    )
+    return DeviceReport(device_kind, tuple(lines), faults, facts)
 
 
 RECOGNITION = Recognition(

@@ -57,12 +57,12 @@ class MeshtasticPeople:
 
     async def receive(self) -> HandheldReport:
         while True:
-            heard = await self._host.receive()
+            received = await self._host.receive()
             message = None
-            if heard.packet is not None and heard.packet.source != self._host.facts.number:
-                message = self._read(heard.packet)
-            elif heard.node is not None and heard.node.number != self._host.facts.number:
-                message = _make_known_before(heard.node)
+            if received.packet is not None and received.packet.source != self._host.facts.number:
+                message = self._read(received.packet)
+            elif received.node is not None and received.node.number != self._host.facts.number:
+                message = _make_known_before(received.node)
             if message is not None:
                 return message
 
@@ -92,9 +92,9 @@ class MeshtasticPeople:
             await waits.sleep(self._next_text - trio.current_time())
             self._next_text = trio.current_time() + TEXT_INTERVAL_S
         fate = await self._host.send_packet(packet)
-        there = fate.is_received and fate.verdict.by == packet.to
+        is_received = fate.is_received and fate.verdict.by == packet.to
         too_early = fate.queued == RoutingError.RATE_LIMIT_EXCEEDED
-        return TextOutcome(there, "" if there else fate.describe_fate(), too_early)
+        return TextOutcome(is_received, "" if is_received else fate.describe_fate(), too_early)
 
     def _read(self, packet: MeshPacket) -> HandheldReport:
         hops = packet.hop_start - packet.hop_limit if packet.hop_start else None
@@ -102,15 +102,15 @@ class MeshtasticPeople:
             packet.rx_rssi or None, packet.rx_snr if packet.rx_rssi else None, hops
         )
         by_internet = packet.via_mqtt or packet.transport == wire.MQTT_TRANSPORT
-        what = None
+        content = None
         if packet.decoded is not None:
             try:
-                what = self._read_content(packet, packet.decoded)
+                content = self._read_content(packet, packet.decoded)
             except RemoteProtocolError:
                 # A packet that cannot be decoded only shows that its sender is in range.
-                what = None
+                content = None
         return HandheldReport(
-            wire.format_node_id(packet.source), packet.id, what, signal, by_internet
+            wire.format_node_id(packet.source), packet.id, content, signal, by_internet
         )
 
     def _read_content(self, packet: MeshPacket, data: MeshData) -> Any:

@@ -14,5 +14,5 @@ def list_families(mesh: Mapping[str, Any]) -> Iterator[Family]:
     """
     if mesh["frames"]:
         samples = [Sample(count, {"result": result}) for result, count in mesh["frames"].items()]
-        about = "Frames of the people's radio, by result."
-        yield Family("people_frames", "counter", about, samples)
+        help_text = "Frames of the people's radio, by result."
+        yield Family("people_frames", "counter", help_text, samples)

@@ -161,9 +161,9 @@ class HandheldMessenger:
     def _list_signs(self) -> list[tuple[HandheldSent, str, str]]:
         pending = []
         for sent in handhelds.list_reportable(self.journal):
-            known = outbound.find_by_sequence(self.journal, sent.sequence)
-            if known is not None:
-                sign, line = signs.find_due_sign(sent.told, list_reached(self.journal, known))
+            package = outbound.find_by_sequence(self.journal, sent.sequence)
+            if package is not None:
+                sign, line = signs.find_due_sign(sent.told, list_reached(self.journal, package))
                 if sign:
                     pending.append((sent, sign, line))
         return pending
@@ -184,8 +184,8 @@ class HandheldMessenger:
     async def _sign(
         self, radio: PeopleRadio, sent_text: HandheldSent, sign: str, line: str
     ) -> bool:
-        words = f"{line or signs.SIGN_MEANINGS[sign]} («{self._find_beginning(sent_text)}»)"
-        outcome = await radio.react(sent_text.handle, sent_text.number, sign, words)
+        sign_text = f"{line or signs.SIGN_MEANINGS[sign]} («{self._find_beginning(sent_text)}»)"
+        outcome = await radio.react(sent_text.handle, sent_text.number, sign, sign_text)
         if not self._record_outcome(sent_text.handle, outcome):
             return False
         await self.journal.persist(handhelds.store_signs(sent_text, sent_text.told + sign))
@@ -208,8 +208,8 @@ class HandheldMessenger:
         """Return the beginning of a person's message, from which the person recognises the
         message.
         """
-        known = outbound.read_packages(self.journal, [sent_text.sequence]).get(sent_text.sequence)
-        item = known.package.item if isinstance(known, StoredPackage) else None
+        package = outbound.read_packages(self.journal, [sent_text.sequence]).get(sent_text.sequence)
+        item = package.package.item if isinstance(package, StoredPackage) else None
         text = item.content if isinstance(item, Message) else ""
         text = text.removeprefix(self.who(sent_text.handle).signature)
         return text if len(text) <= BEGINNING else text[:BEGINNING].rstrip() + "…"
@@ -245,8 +245,8 @@ class HandheldMessenger:
         # later.
         if (cut := count_parts(post.text, radio.text_bytes)) > len(parts):
             name = f"{len(parts)}/{cut} {name}"
-        whose = self.journal, self.inbox, request, name
-        await reading.store_reading(*whose, Stage.RADIO, waits_for_space=True, condition=is_there)
+        context = self.journal, self.inbox, request, name
+        await reading.store_reading(*context, Stage.RADIO, waits_for_space=True, condition=is_there)
         return True
 
     def _record_outcome(self, handle: str, outcome: TextOutcome) -> bool:

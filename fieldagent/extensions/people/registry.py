@@ -42,4 +42,4 @@ def can_reach(protocol: str, link: ChannelLink, handle: str) -> bool:
 def list_radio_recognitions() -> list[Recognition]:
     """Return the recognition of each kind of radio for handhelds that can be recognised."""
     ways = [load_peoples_radio(name).recognition for name in RADIOS]
-    return [way() for way in ways if way]
+    return [make_recognition() for make_recognition in ways if make_recognition]

@@ -102,13 +102,13 @@ class PeopleService(PartService):
 
     async def _listen(self, radio: PeopleRadio) -> NoReturn:
         while True:
-            heard = await radio.receive()
+            report = await radio.receive()
             try:
-                if not await self._desk.process_report(heard):
-                    await radio.refuse(heard, "")
+                if not await self._desk.process_report(report):
+                    await radio.refuse(report, "")
             except (NotOnDisk, StoreFull):
-                log.error("the text of %s is not accepted, because the disk is full", heard.handle)
-                await radio.refuse(heard, self._desk.translate_for(heard, FULL_DISK_REPLY))
+                log.error("the text of %s is not accepted, because the disk is full", report.handle)
+                await radio.refuse(report, self._desk.translate_for(report, FULL_DISK_REPLY))
 
     def _log_lost(self, error: BaseException) -> None:
         if self.link.state is not LinkState.ABSENT or self.link.reason != str(error):

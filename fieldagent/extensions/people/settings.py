@@ -116,8 +116,8 @@ def _read_language(value: str) -> str:
 
 def _read_protocol(value: str) -> str:
     if value not in RADIOS and not re.fullmatch(r"[\w.]+:\w+", value):
-        known = ", ".join(RADIOS)
-        raise WrongProperty(f"must be {known} or package.module:NAME, not {value!r}")
+        radio_names = ", ".join(RADIOS)
+        raise WrongProperty(f"must be {radio_names} or package.module:NAME, not {value!r}")
     return value
 
 

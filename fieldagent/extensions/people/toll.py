@@ -58,12 +58,12 @@ class HandheldLimits:
         channels, and other channels if their cost is within `limit`. `limit` is in credits per day
         for all such people together.
         """
-        left = limit - handhelds.sum_spent_by_all(
+        credits_left = limit - handhelds.sum_spent_by_all(
             self._journal, self.get_day(), handle, message_number
         )
         limits = SpendingLimits(
             "" if limit else "mesh-credits-per-day is not set",
-            max(0, left),
+            max(0, credits_left),
             limit,
             "mesh-credits-per-day allows for stations",
             self._bearer_bytes,
@@ -98,19 +98,21 @@ class HandheldLimits:
             await self._journal.persist(handhelds.cancel_bookings(day, free))
 
     def _is_free(self, handle: str, number: int) -> bool:
-        known = outbound.find_by_idempotency_key(
+        earlier_package = outbound.find_by_idempotency_key(
             self._journal, handhelds.make_idempotency_key(handle, number)
         )
-        if known is None:
+        if earlier_package is None:
             return False
-        deliveries = outbound.read_deliveries(self._journal, known.sequence)
-        paid = [
+        deliveries = outbound.read_deliveries(self._journal, earlier_package.sequence)
+        paid_channels = [
             deliveries[each] for each in (Channel.SATELLITE, Channel.CELLULAR) if each in deliveries
         ]
         return (
-            all(delivery.status is not None for delivery in paid)
-            and not history.can_have_left(self._journal, known.sequence, Channel.SATELLITE)
-            and not history.is_sent_by_sms(self._journal, known.sequence)
+            all(delivery.status is not None for delivery in paid_channels)
+            and not history.can_have_left(
+                self._journal, earlier_package.sequence, Channel.SATELLITE
+            )
+            and not history.is_sent_by_sms(self._journal, earlier_package.sequence)
         )
 
     def begin_position_interval(self, handle: str, interval_s: int) -> bool:

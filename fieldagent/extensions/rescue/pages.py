@@ -83,17 +83,17 @@ class Pages:
     def _read_rows(self, number: int, page: bytes) -> list[Row]:
         owner = self._owners.get(number)
         rows: list[Row] = []
-        whole = True
+        is_complete = True
         try:
             cells = list(_read_cells(page, number))
         except NoRecord:
-            cells, whole = [], False
+            cells, is_complete = [], False
         for at, kind in cells:
             try:
                 rows.append(self._read_row(owner, page, at, kind)[0])
             except NoRecord:
-                whole = False
-        if not whole and any(page):
+                is_complete = False
+        if not is_complete and any(page):
             rows += self._scan(owner, page)
         return rows
 
@@ -125,14 +125,14 @@ class Pages:
         return Row(owner, rowid, _read_record(payload)), end
 
     def _read_payload(self, page: bytes, at: int, size: int, kind: int) -> tuple[bytes, int]:
-        most = PAGE_BYTES - 35 if kind == _TABLE_LEAF else (PAGE_BYTES - 12) * 64 // 255 - 23
-        if size <= most:
+        payload_max = PAGE_BYTES - 35 if kind == _TABLE_LEAF else (PAGE_BYTES - 12) * 64 // 255 - 23
+        if size <= payload_max:
             if size < 2 or at + size > PAGE_BYTES:
                 raise NoRecord
             return page[at : at + size], at + size
         least = (PAGE_BYTES - 12) * 32 // 255 - 23
         local = least + (size - least) % (PAGE_BYTES - 4)
-        local = local if local <= most else least
+        local = local if local <= payload_max else least
         end = at + local + 4
         if end > PAGE_BYTES or size > len(self._images) * PAGE_BYTES:
             raise NoRecord
@@ -274,11 +274,11 @@ def _read_frames(log: bytes) -> Iterator[tuple[int, Image]]:
     places = range(_WAL_HEAD, len(log) - size + 1, size)
     if places:
         # The first frame always belongs to the current log, even if the log's header is damaged.
-        begun = struct.unpack_from(">2I", log, _WAL_HEAD + 8)
+        frame_salts = struct.unpack_from(">2I", log, _WAL_HEAD + 8)
     for place in places:
         number, _, *own, first, second = struct.unpack_from(">6I", log, place)
         content = log[place + _FRAME_HEAD : place + size]
-        if any(mine in both for mine, *both in zip(own, salts, begun, strict=True)):
+        if any(own_salt in both for own_salt, *both in zip(own, salts, frame_salts, strict=True)):
             sound = _compute_sums(order, log[place : place + 8] + content, sums) == (first, second)
             yield number, Image(content, sound)
         sums = (first, second)
@@ -287,8 +287,8 @@ def _read_frames(log: bytes) -> Iterator[tuple[int, Image]]:
 def _compute_sums(order: str, content: bytes, sums: tuple[int, int]) -> tuple[int, int]:
     """Return the checksum that section 4.2 defines."""
     first, second = sums
-    words = struct.unpack(f"{order}{len(content) // 4}I", content)
-    for even, odd in zip(words[::2], words[1::2], strict=True):
+    integers = struct.unpack(f"{order}{len(content) // 4}I", content)
+    for even, odd in zip(integers[::2], integers[1::2], strict=True):
         first = (first + even + second) & 0xFFFFFFFF
         second = (second + odd + first) & 0xFFFFFFFF
     return first, second

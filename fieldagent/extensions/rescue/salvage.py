@@ -80,9 +80,11 @@ class LossCount:
         text = f"intact Packages: {self.packages}, {self.waiting} of them to be sent"
         text += f"; intact payloads: {self.payloads}"
         if self.damaged:
-            named = ", ".join(str(id_) for id_ in self.damaged[:NAMED_MAX])
-            more = len(self.damaged) - NAMED_MAX
-            text += f"; damaged and not sent: {named}" + (f" and {more} more" if more > 0 else "")
+            named_ids = ", ".join(str(id_) for id_ in self.damaged[:NAMED_MAX])
+            more_count = len(self.damaged) - NAMED_MAX
+            text += f"; damaged and not sent: {named_ids}" + (
+                f" and {more_count} more" if more_count > 0 else ""
+            )
         if self.unknown:
             text += f"; unknown: the last {self.unknown} accepted"
         if self.payloads_lost:
@@ -205,16 +207,16 @@ class _Salvage:
         """Make the rows consistent, and count the losses in `count`."""
         db = self._db
         self._drop_unsound()
-        known = {sequence for (sequence,) in db.execute("SELECT sequence FROM package")}
-        count.packages = len(known)
+        known_sequences = {sequence for (sequence,) in db.execute("SELECT sequence FROM package")}
+        count.packages = len(known_sequences)
         orphans = {
             sequence for (sequence,) in db.execute("SELECT sequence FROM leg WHERE status IS NULL")
         }
         orphans |= {sequence for sequence, channel in self._pending if channel in CHANNELS}
         orphans |= {each for each, row in self._bad.items() if row["status"] is None}
-        for sequence in sorted(orphans - known):
+        for sequence in sorted(orphans - known_sequences):
             count.damaged.append(self._end_package(sequence))
-        self._mend_deliveries(known)
+        self._mend_deliveries(known_sequences)
         self._mend_payloads(count)
         self._mend_carried(count)
         self._drop_orphans()
@@ -227,8 +229,8 @@ class _Salvage:
         for table, unsound in UNSOUND_ROWS_SQL.items():
             if table == "package":
                 continue
-            gone = self._db.execute(f"DELETE FROM {table} WHERE {unsound}").rowcount
-            if table == "person" and gone:
+            deleted_count = self._db.execute(f"DELETE FROM {table} WHERE {unsound}").rowcount
+            if table == "person" and deleted_count:
                 # The hub sends the directory again to a kit that has no directory.
                 self._db.execute("DELETE FROM directory")
 
@@ -276,29 +278,35 @@ class _Salvage:
     def _mend_deliveries(self, sequences: set[int]) -> None:
         """Make sure that a waiting Package waits on at least one channel."""
         db = self._db
-        whole = "INSERT OR IGNORE INTO leg (sequence, channel, priority) SELECT sequence, ?, ?"
+        insert_deliveries = (
+            "INSERT OR IGNORE INTO leg (sequence, channel, priority) SELECT sequence, ?, ?"
+        )
         for sequence, channel in self._pending:
             if sequence in sequences and channel in CHANNELS:
-                db.execute(f"{whole} FROM package WHERE sequence = ?", (channel, 0, sequence))
+                db.execute(
+                    f"{insert_deliveries} FROM package WHERE sequence = ?", (channel, 0, sequence)
+                )
         usual = {channel for (channel,) in db.execute("SELECT DISTINCT channel FROM leg")}
-        lost = db.execute(
+        lost_count = db.execute(
             "SELECT sequence, body FROM package WHERE status IS NULL"
             " AND sequence NOT IN (SELECT sequence FROM leg)"
         ).fetchall()
-        for sequence, body in lost:
+        for sequence, body in lost_count:
             channels = read_package(json.loads(body)).channels or usual or set(Channel)
             for channel in channels:
-                db.execute(f"{whole} FROM package WHERE sequence = ?", (channel, 0, sequence))
+                db.execute(
+                    f"{insert_deliveries} FROM package WHERE sequence = ?", (channel, 0, sequence)
+                )
         db.execute(
             "UPDATE leg SET priority = (SELECT json_extract(body, '$.priority') FROM package"
             " WHERE package.sequence = leg.sequence) WHERE status IS NULL"
             " AND sequence IN (SELECT sequence FROM package WHERE status IS NOT 'Error')"
         )
-        over = db.execute(
+        ended_count = db.execute(
             "SELECT sequence FROM package WHERE status IS NULL AND sequence IN"
             " (SELECT sequence FROM leg WHERE status IS NOT NULL)"
         ).fetchall()
-        for (sequence,) in over:
+        for (sequence,) in ended_count:
             rows = db.execute("SELECT status FROM leg WHERE sequence = ?", (sequence,)).fetchall()
             status = get_terminal_status(ChannelDelivery(each and Status(each)) for (each,) in rows)
             db.execute(
@@ -319,18 +327,18 @@ class _Salvage:
                 (len(RELAYED), RELAYED),
             )
         }
-        lost = db.execute(
+        lost_count = db.execute(
             "SELECT sequence, digest, body, status FROM package WHERE id = -sequence AND crc <> 0"
             " AND sequence NOT IN (SELECT sequence FROM carried)"
         ).fetchall()
-        for sequence, digest, body, status in lost:
+        for sequence, digest, body, status in lost_count:
             package = read_package(json.loads(body))
             if digest in marks:
                 station, number = marks[digest]
-                raised = self._find_raising_item(station, number) if package.sos else number
+                raising_number = self._find_raising_item(station, number) if package.sos else number
                 db.execute(
                     "INSERT INTO carried VALUES (?, ?, ?, ?)",
-                    (sequence, station, number, number - raised),
+                    (sequence, station, number, number - raising_number),
                 )
             elif _is_for_hub(package):
                 count.damaged += [-sequence] if status is None else []
@@ -338,20 +346,20 @@ class _Salvage:
 
     def _find_raising_item(self, station: int, number: int) -> int:
         """Return the number of the item that raised an incident of another station."""
-        ((raised,),) = self._db.execute(
+        ((raising_number,),) = self._db.execute(
             "SELECT max(number) FROM heard_incident WHERE station = ? AND number <= ?",
             (station, number),
         )
-        return number if raised is None else int(raised)
+        return number if raising_number is None else int(raising_number)
 
     def _end_damaged(self, sequence: int) -> None:
-        ended = {"status": DAMAGED_DELIVERY.status, "at": self._now, "sequence": sequence}
+        values = {"status": DAMAGED_DELIVERY.status, "at": self._now, "sequence": sequence}
         clauses = {"leg": ", reason = :reason", "package": ""}
         for table, reason in clauses.items():
             self._db.execute(
                 f"UPDATE {table} SET status = :status, ended = :at{reason}"
                 " WHERE sequence = :sequence AND status IS NULL",
-                ended | {"reason": DAMAGED_DELIVERY.reason},
+                values | {"reason": DAMAGED_DELIVERY.reason},
             )
         allow_relaying_again(self._db, sequence)
 
@@ -400,9 +408,13 @@ class _Salvage:
         ):
             ((largest,),) = db.execute(f"SELECT coalesce(max({key}), 0) FROM {table}")
             if table == "package":
-                began = max(largest, self._beginning)
+                first_number = max(largest, self._beginning)
                 # If no row shows the number of Packages, the ids show it, because they start at 1.
-                unknown = highest - began if began else min(highest, high_water.id or highest)
+                unknown = (
+                    highest - first_number
+                    if first_number
+                    else min(highest, high_water.id or highest)
+                )
                 count.unknown = max(0, unknown)
             else:
                 count.payloads_lost += max(0, highest - largest)
@@ -452,8 +464,8 @@ def salvage(path: Path, db: sqlite3.Connection, high_water: HighWater, now: floa
     work = _Salvage(db, now)
     work.collect_rows(Pages(_read_content(path), _read_content(path.with_name(f"{path.name}-wal"))))
     work.mend(high_water, count)
-    lost = len(count.damaged) + count.unknown
-    return RepairResult(count.describe_count(), lost, count.payloads_lost)
+    lost_count = len(count.damaged) + count.unknown
+    return RepairResult(count.describe_count(), lost_count, count.payloads_lost)
 
 
 def _read_content(path: Path) -> bytes:

@@ -49,9 +49,9 @@ def make_create_arguments(name: str, message: Submit) -> list[str]:
     """Return mmcli's arguments that create a text message. The text must not contain quotation
     marks, because mmcli cannot escape them.
     """
-    asked = "yes" if message.report else "no"
+    report_wish = "yes" if message.report else "no"
     values = f"number='{message.number}',text='{message.content.text}'"
-    return ["-m", name, f"--messaging-create-sms={values},delivery-report-request={asked}"]
+    return ["-m", name, f"--messaging-create-sms={values},delivery-report-request={report_wish}"]
 
 
 def make_send_arguments(place: int, seconds: float) -> list[str]:
@@ -150,15 +150,15 @@ def parse_message(place: int, output: str) -> ManagedSms:
     reference = int(named) % 256 if re.fullmatch("[0-9]{1,9}", named) else None
     if kind == "deliver":
         at = _read_moment(_read_text(properties, "timestamp"))
-        whole = _read_text(properties, "state") == "received"
-        return ManagedSms(place, Deliver(number, _read_content(content), at), whole)
+        is_complete = _read_text(properties, "state") == "received"
+        return ManagedSms(place, Deliver(number, _read_content(content), at), is_complete)
     if kind == "submit":
         return ManagedSms(place, Submit(number, _read_content(content)), True, reference)
     if kind == "status-report" and reference is not None:
         at = _read_moment(_read_text(properties, "timestamp"))
-        ended = _read_moment(_read_text(properties, "discharge-timestamp"))
+        discharged_at = _read_moment(_read_text(properties, "discharge-timestamp"))
         status = _STATUS.get(_read_text(properties, "delivery-state"), _TRYING)
-        return ManagedSms(place, StatusReport(reference, number, at, ended, status))
+        return ManagedSms(place, StatusReport(reference, number, at, discharged_at, status))
     return ManagedSms(place, None)
 
 
@@ -177,8 +177,8 @@ def _read_json(output: str) -> dict[str, Any]:
         # mmcli does not escape all control characters.
         document = json.loads(output, strict=False)
     except (ValueError, NotJson):
-        shown = output.strip()[:60]
-        raise RemoteProtocolError(f"mmcli's answer is not JSON: {shown!r}") from None
+        shown_output = output.strip()[:60]
+        raise RemoteProtocolError(f"mmcli's answer is not JSON: {shown_output!r}") from None
     if not isinstance(document, dict):
         raise RemoteProtocolError("mmcli's answer is not a JSON object")
     return document
@@ -235,8 +235,8 @@ _STATUS = {
 def parse_error(errors: str) -> str:
     """Return mmcli's error as one line."""
     match = _ERROR.search(errors)
-    said = match[1] if match is not None else errors.strip().partition("\n")[0]
-    return said[:200] or "it printed nothing"
+    error_text = match[1] if match is not None else errors.strip().partition("\n")[0]
+    return error_text[:200] or "it printed nothing"
 
 
 def is_not_allowed(errors: str) -> bool:

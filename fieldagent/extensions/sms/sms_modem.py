@@ -93,13 +93,16 @@ def make_notify_command(reply: GsmReply) -> str:
     """Return the command after which the modem writes a line about each message and report that
     arrives. `reply` is the modem's reply to `NOTIFICATIONS`.
     """
-    found = (each for line in reply.lines if (each := _OFFERED_VALUES.fullmatch(line)))
-    offered = next((_VALUES.findall(each[1]) for each in found), [])
-    if len(offered) != len(_WANTED_VALUES):
+    matches = (each for line in reply.lines if (each := _OFFERED_VALUES.fullmatch(line)))
+    offered_values = next((_VALUES.findall(each[1]) for each in matches), [])
+    if len(offered_values) != len(_WANTED_VALUES):
         return "AT+CNMI=2,1,0,1,0"
     chosen = [
-        next((value for value in wanted if _is_offered(value, values or single)), wanted[-1])
-        for wanted, (values, single) in zip(_WANTED_VALUES, offered, strict=True)
+        next(
+            (value for value in wanted_value if _is_offered(value, values or single)),
+            wanted_value[-1],
+        )
+        for wanted_value, (values, single) in zip(_WANTED_VALUES, offered_values, strict=True)
     ]
     return f"AT+CNMI={','.join(chosen)}"
 
@@ -177,9 +180,9 @@ class GsmConversation:
 
     def submit(self, message: Submit) -> bytes:
         """Return the bytes that request the prompt. Raises LocalProtocolError."""
-        asked = self.make_command(f"AT+CMGS={len(sms_pdu.encode(message)) - 1}")
+        command = self.make_command(f"AT+CMGS={len(sms_pdu.encode(message)) - 1}")
         self._prompts = True
-        return asked
+        return command
 
     def encode_pdu(self, message: Submit) -> bytes:
         """Return the bytes to write at the prompt. Raises LocalProtocolError if there is no
@@ -223,8 +226,8 @@ class GsmConversation:
         if is_pdu and line not in _FINAL and not line.startswith("+"):
             self._passed_on += 1
             return _read_stored(-self._passed_on, line)
-        if arrived := _ARRIVAL_LINE.fullmatch(line):
-            return MessageStored(int(arrived[1]))
+        if arrival := _ARRIVAL_LINE.fullmatch(line):
+            return MessageStored(int(arrival[1]))
         if not self._under_way or line == self._under_way:
             return None  # The line is noise, or the echo of the command.
         failed = _ERROR.fullmatch(line)
@@ -295,19 +298,19 @@ def find_result(reply: GsmReply | None) -> SendResult:
     if reply.ok:
         match = next((each for line in reply.lines if (each := _REFERENCE.fullmatch(line))), None)
         if match is None:
-            said = " ".join(reply.lines)[:60]
+            reply_text = " ".join(reply.lines)[:60]
             return SendResult(
-                Outcome.DOUBTFUL, reason=f"the modem's answer cannot be read: {said!r}"
+                Outcome.DOUBTFUL, reason=f"the modem's answer cannot be read: {reply_text!r}"
             )
         return SendResult(Outcome.SENT, int(match[1]) % 256)
     code = reply.error
     if code is not None and code in _REFUSED_FOR_GOOD:
         return SendResult(Outcome.NOT_SENT, None, f"{_REFUSED_FOR_GOOD[code]} ({code})", True)
-    if code is not None and (known := _SIM.get(code) or _NOT_NOW.get(code)):
-        return SendResult(Outcome.NOT_SENT, None, f"{known} ({code})")
-    shown = "ERROR" if code is None else f"error {code}"
+    if code is not None and (explanation := _SIM.get(code) or _NOT_NOW.get(code)):
+        return SendResult(Outcome.NOT_SENT, None, f"{explanation} ({code})")
+    shown_error = "ERROR" if code is None else f"error {code}"
     return SendResult(
-        Outcome.DOUBTFUL, reason=f"the modem reports {shown}, possibly after it was sent"
+        Outcome.DOUBTFUL, reason=f"the modem reports {shown_error}, possibly after it was sent"
     )
 
 
@@ -347,10 +350,10 @@ def parse_lock(reply: GsmReply) -> str:
     for line in reply.lines:
         if match := _PIN.fullmatch(line):
             return "" if match[1] == "READY" else match[1]
-    known = _ME_SIM.get(reply.error or 0)
-    if known is None:
+    lock = _ME_SIM.get(reply.error or 0)
+    if lock is None:
         raise RemoteProtocolError("the modem does not report whether its SIM needs a PIN")
-    return known
+    return lock
 
 
 _ME_SIM = {

@@ -30,7 +30,7 @@ def run_command(arguments: argparse.Namespace) -> int:
     """List, issue or revoke certificates of phones, invite a phone with a QR code, or write the
     package with the certificate authority that phones must trust.
     """
-    drawn: list[str] = []
+    drawn_codes: list[str] = []
 
     def carry_out(settings: HubSettings, store: Store) -> int:
         _check(arguments)
@@ -48,14 +48,14 @@ def run_command(arguments: argparse.Namespace) -> int:
             result = store.run_once(lambda db: _revoke(db, arguments, settings, now))
         elif arguments.qr:
             result = store.run_once(lambda db: _invite(db, arguments, settings, now))
-            drawn.append(str(result["itak" if arguments.itak else "link"]))
+            drawn_codes.append(str(result["itak" if arguments.itak else "link"]))
         else:
             result = store.run_once(lambda db: _make(db, arguments, settings, now))
         return show(arguments, result, secret_names=())
 
     code = run_with_store(arguments, carry_out)
-    if code == OK and drawn and not arguments.json:
-        show_qr_code(drawn[0])
+    if code == OK and drawn_codes and not arguments.json:
+        show_qr_code(drawn_codes[0])
     return code
 
 
@@ -91,10 +91,10 @@ def _revoke(
 ) -> dict[str, object]:
     workspace = _find_workspace(db, arguments, settings)
     holder = certificates.find_user(db, workspace, arguments.user)
-    many = certificates.revoke_certificates(db, workspace, holder.member, now)
-    if not many:
+    revoked_count = certificates.revoke_certificates(db, workspace, holder.member, now)
+    if not revoked_count:
         raise Refused(f"{holder.name} has no active certificate; see `fieldagent hub user tak`")
-    return {"id": holder.member, "revoked": many}
+    return {"id": holder.member, "revoked": revoked_count}
 
 
 def _find_address(settings: HubSettings) -> tuple[str, int]:
@@ -132,20 +132,20 @@ def _make(
     except ImportError:
         raise Refused(NO_CRYPTOGRAPHY) from None
     workspace, holder = _find_holder(db, arguments, settings)
-    by = authority.open_authority(db)
-    issued = authority.issue_for_phone(by, holder.name, now)
+    own_authority = authority.open_authority(db)
+    issued = authority.issue_for_phone(own_authority, holder.name, now)
     expires = authority.find_expiry(issued.certificate).timestamp()
     certificates.add_certificate(db, workspace, holder, issued.serial, expires=expires, now=now)
     password = secrets.token_urlsafe(12)
-    written = make_data_package(
+    package_bytes = make_data_package(
         f"fieldagent-{issued.serial}",
         Connection(host, port, f"{holder.name} at {host}", holder.name, password),
-        authority.encode_trust_file(by, password),
-        authority.encode_phone_file(by, issued, holder.name, password),
+        authority.encode_trust_file(own_authority, password),
+        authority.encode_phone_file(own_authority, issued, holder.name, password),
         flat=arguments.itak,
     )
     file = arguments.out or Path(f"tak-{holder.member}.zip")
-    _write_file(file, written)
+    _write_file(file, package_bytes)
     app = "iTAK" if arguments.itak else "ATAK"
     return {
         "id": holder.member,
@@ -172,13 +172,13 @@ def _trust(db: Db, arguments: argparse.Namespace, settings: HubSettings) -> dict
         from fieldagent.extensions.tak.server import authority
     except ImportError:
         raise Refused(NO_CRYPTOGRAPHY) from None
-    by = authority.open_authority(db)
+    issuer = authority.open_authority(db)
     # The file format requires a password, although the file contains no secret.
     password = secrets.token_urlsafe(12)
-    to = Connection(host, port, f"fieldagent at {host}", "", password)
-    trusted = authority.encode_trust_file(by, password)
-    name = f"fieldagent-{by.certificate.serial_number:x}"
-    _write_file(arguments.trust, make_data_package(name, to, trusted))
+    connection = Connection(host, port, f"fieldagent at {host}", "", password)
+    trusted = authority.encode_trust_file(issuer, password)
+    name = f"fieldagent-{issuer.certificate.serial_number:x}"
+    _write_file(arguments.trust, make_data_package(name, connection, trusted))
     return {
         "file": str(arguments.trust),
         "next": "it holds no secret: import it, then give name and secret as `--qr` shows them",
@@ -196,15 +196,15 @@ def _invite(
         )
     workspace, holder = _find_holder(db, arguments, settings)
     token = invitations.create_invitation(db, workspace, holder, now)
-    asked = {"username": holder.name, "token": token}
+    enrolment = {"username": holder.name, "token": token}
     return {
         "id": holder.member,
         "username": holder.name,
         "token": token,
-        "link": f"{ENROLL}?{urlencode({'host': host, **asked})}",
+        "link": f"{ENROLL}?{urlencode({'host': host, **enrolment})}",
         # Without the port, PyTAK would connect by WebSocket, which only TAK Server supports. In
         # PyTAK's settings file, a percent sign has a special meaning.
-        "pytak": f"{ENROLL}?{urlencode({'host': f'{host}:{port}', **asked}, safe=':')}",
+        "pytak": f"{ENROLL}?{urlencode({'host': f'{host}:{port}', **enrolment}, safe=':')}",
         "itak": f"{holder.name.replace(',', ' ')},{host},{port},SSL",
         "expires": now + invitations.LIFETIME_S,
         "next": "scan it in ATAK within a quarter of an hour; iTAK asks for username and token",

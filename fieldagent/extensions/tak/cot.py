@@ -115,16 +115,16 @@ class EventSplitter:
         sought_from = max(0, len(self._rest) - len(_END))
         self._rest += data
         events = []
-        begin = 0
-        while (end := self._rest.find(_END, max(begin, sought_from))) >= 0:
+        start = 0
+        while (end := self._rest.find(_END, max(start, sought_from))) >= 0:
             end += len(_END)
-            if self._skips or end - begin > EVENT_BYTES_MAX:
+            if self._skips or end - start > EVENT_BYTES_MAX:
                 self.too_long += 1
             else:
-                events.append(bytes(self._rest[begin:end]))
+                events.append(bytes(self._rest[start:end]))
             self._skips = False
-            begin = end
-        del self._rest[:begin]
+            start = end
+        del self._rest[:start]
         if self._skips or len(self._rest) > EVENT_BYTES_MAX:
             self._skips = True
             del self._rest[: -len(_END)]
@@ -135,8 +135,8 @@ def find_start_tag(raw: bytes) -> bytes:
     """Return the start tag of an event unchanged, but without its `>`. Return empty bytes if there
     is no event.
     """
-    begin = _EVENT_BEGIN.search(raw)
-    return b"" if begin is None else raw[begin.start() :].partition(b">")[0]
+    start_match = _EVENT_BEGIN.search(raw)
+    return b"" if start_match is None else raw[start_match.start() :].partition(b">")[0]
 
 
 def find_uid(raw: bytes) -> str:
@@ -155,17 +155,17 @@ def decode(raw: bytes) -> CotEvent:
     """Parse one event. Everything before the event is skipped, because a document type there could
     define entities. Raises RemoteProtocolError if there is no valid event.
     """
-    begin = _EVENT_BEGIN.search(raw)
-    if begin is None:
+    start_match = _EVENT_BEGIN.search(raw)
+    if start_match is None:
         raise RemoteProtocolError("it is not an event")
-    root = _read_tree(raw[begin.start() :])
+    root = _read_tree(raw[start_match.start() :])
     uid, type_ = root.get("uid"), root.get("type")
     is_alarm = type_.startswith(_ALARMS)
     if not type_ or not (uid or is_alarm):
         raise RemoteProtocolError("an event without uid or type")
     # An alarm is accepted even if other parts of the event are missing or wrong.
-    read = _read_alarm_moment if is_alarm else _read_moment
-    time, start, stale = (read(root.get(name), name) for name in _TIMES)
+    read_date = _read_alarm_moment if is_alarm else _read_moment
+    time, start, stale = (read_date(root.get(name), name) for name in _TIMES)
     detail = root.find("detail")
     children = () if detail is None else detail.children
     return CotEvent(
@@ -275,9 +275,11 @@ class _Tree:
         self._open.append(_OpenElement(name, attributes))
 
     def end_element(self, name: str) -> None:
-        done = self._open.pop()
-        text = "".join(done.text)
-        element = CotElement(done.name, done.attributes, text, tuple(done.children))
+        ended_element = self._open.pop()
+        text = "".join(ended_element.text)
+        element = CotElement(
+            ended_element.name, ended_element.attributes, text, tuple(ended_element.children)
+        )
         if self._open:
             self._open[-1].children.append(element)
         else:
@@ -301,17 +303,17 @@ def encode(event: CotEvent) -> bytes:
         "le": _format_metres(None),
     }
     children = (CotElement("point", where), CotElement("detail", children=event.detail))
-    whole = "".join(_format_pieces(CotElement("event", head, children=children)))
-    return (_DECLARATION + whole).encode("utf-8", "replace")
+    event_text = "".join(_format_pieces(CotElement("event", head, children=children)))
+    return (_DECLARATION + event_text).encode("utf-8", "replace")
 
 
 def frame_event(raw: bytes) -> bytes:
     """Return the bytes of a received event for another stream. Everything before the event is
     removed, because it could contain a document type. `raw` must be valid for `decode`.
     """
-    begin = _EVENT_BEGIN.search(raw)
-    assert begin is not None, "decode has found it"
-    return _DECLARATION.encode() + raw[begin.start() :]
+    start_match = _EVENT_BEGIN.search(raw)
+    assert start_match is not None, "decode has found it"
+    return _DECLARATION.encode() + raw[start_match.start() :]
 
 
 def _format_metres(metres: float | None) -> str:

@@ -20,5 +20,5 @@ def make_question(text: str, *, direct: bool) -> str:
     if distress.read(text, direct=direct).call not in (Call.SOS, Call.MAYBE):
         return ""
     language = distress.find_help_language(text) or ENGLISH
-    asked: str = read_catalogue(__package__, language).get(QUESTION, QUESTION)
-    return asked
+    question: str = read_catalogue(__package__, language).get(QUESTION, QUESTION)
+    return question

@@ -42,8 +42,8 @@ def enroll(arguments: argparse.Namespace) -> int:
     try:
         from fieldagent.extensions.tak import certificate_request as requests
     except ImportError:
-        why = "enrolment needs cryptography: apt install python3-cryptography"
-        raise CallFailed(why, UNAVAILABLE) from None
+        reason = "enrolment needs cryptography: apt install python3-cryptography"
+        raise CallFailed(reason, UNAVAILABLE) from None
     if not arguments.folder.is_dir():
         # Check this before the request to the server, because a password may be valid only once.
         raise CallFailed(f"--folder {arguments.folder} is not a folder", REFUSED)
@@ -66,8 +66,8 @@ def enroll(arguments: argparse.Namespace) -> int:
         try:
             replace_file(path, content, mode=0o640, group=GROUP)
         except OSError as error:
-            why = f"{path} cannot be written: {describe_reason(error)}"
-            raise CallFailed(why, IO_FAILED) from error
+            reason = f"{path} cannot be written: {describe_reason(error)}"
+            raise CallFailed(reason, IO_FAILED) from error
         settings[name] = str(path)
     lines = "".join(f"\n    {name}={value}" for name, value in settings.items())
     show(arguments, settings, f"Add these lines and tak-workspace to hub.properties:\n{lines}")
@@ -106,7 +106,7 @@ def _call(
     body: bytes | None = None,
 ) -> bytes:
     """Return the body of the server's response. Raises CallFailed if the status is not 200."""
-    where = _name_server(arguments)
+    server_name = _name_server(arguments)
     pair = base64.b64encode(f"{arguments.user}:{password}".encode()).decode()
     headers = {"Authorization": f"Basic {pair}"}
     if body is not None:
@@ -116,12 +116,14 @@ def _call(
         answer = exchange(connection, method, path, body, headers)
     except (OSError, HTTPException) as error:
         fault = tls.describe_fault(error, "--ca-file") or describe_reason(error)
-        raise CallFailed(f"{where}: {fault}", UNAVAILABLE) from error
+        raise CallFailed(f"{server_name}: {fault}", UNAVAILABLE) from error
     if answer.status in (401, 403):
-        why = f"{where} refuses {arguments.user} with this password (HTTP {answer.status})"
-        raise CallFailed(why, REFUSED)
+        reason = f"{server_name} refuses {arguments.user} with this password (HTTP {answer.status})"
+        raise CallFailed(reason, REFUSED)
     if answer.status != 200:
-        said = escape_line(answer.body[:ANSWER_SHOWN_MAX].decode(errors="replace").strip())
+        answer_text = escape_line(answer.body[:ANSWER_SHOWN_MAX].decode(errors="replace").strip())
         call = f"{method} {path.partition('?')[0]}"
-        raise CallFailed(f"{where} answers {call} with HTTP {answer.status}: {said}", REFUSED)
+        raise CallFailed(
+            f"{server_name} answers {call} with HTTP {answer.status}: {answer_text}", REFUSED
+        )
     return answer.body

@@ -157,15 +157,15 @@ def make_unit_event(
 
 def make_chat(chat: GeoChat, now: datetime) -> CotEvent:
     """Return the event of a GeoChat in a form that ATAK can show."""
-    sender, to = chat.sender, chat.to
-    written = {
+    sender, addressee = chat.sender, chat.to
+    attributes = {
         "source": f"BAO.F.ATAK.{sender.uid}",
-        "to": to.uid,
+        "to": addressee.uid,
         "time": f"{now.astimezone(UTC).replace(tzinfo=None).isoformat(timespec='milliseconds')}Z",
     }
-    detail = _make_addressing("__chat", sender, to, chat.message_id, now)
-    detail.append(CotElement("remarks", written, chat.text))
-    uid = f"GeoChat.{sender.uid}.{to.uid}.{chat.message_id}"
+    detail = _make_addressing("__chat", sender, addressee, chat.message_id, now)
+    detail.append(CotElement("remarks", attributes, chat.text))
+    uid = f"GeoChat.{sender.uid}.{addressee.uid}.{chat.message_id}"
     return _make_event(uid, CHAT, now, _CHAT_LASTS, detail)
 
 
@@ -186,7 +186,7 @@ def _make_addressing(
     `name`.
     """
     names = {"uid0": sender.uid, "uid1": to.uid, "id": to.uid}
-    about = {
+    attributes = {
         "parent": "RootContactGroup",
         "groupOwner": "false",
         "messageId": message_id,
@@ -195,7 +195,7 @@ def _make_addressing(
         "senderCallsign": sender.callsign,
     }
     detail = [
-        CotElement(name, about, children=(CotElement("chatgrp", names),)),
+        CotElement(name, attributes, children=(CotElement("chatgrp", names),)),
         _make_element("link", uid=sender.uid, type=UNIT, relation="p-p"),
         _make_flow(sender.uid, now),
     ]
@@ -209,11 +209,11 @@ def make_alert(unit: TakUnit, point: CotPoint, now: datetime, *, cancels: bool =
     """Return a 911 alert, or its cancel if `cancels` is True. The caller must repeat the event,
     because servers do not store alerts.
     """
-    said = {"cancel": "true"} if cancels else {"type": "911 Alert"}
+    emergency = {"cancel": "true"} if cancels else {"type": "911 Alert"}
     detail = [
         _make_element("link", uid=unit.uid, type=UNIT, relation="p-p"),
         _make_element("contact", callsign=f"{unit.callsign}-Alert"),
-        CotElement("emergency", said, unit.callsign),
+        CotElement("emergency", emergency, unit.callsign),
         _make_flow(unit.uid, now),
     ]
     kind = CANCEL if cancels else ALERT
@@ -228,12 +228,12 @@ def make_marker(
     """Return a marker for everyone. Phones keep the marker for `lifetime`, or forever if `lifetime`
     is None.
     """
-    made = f"{marker.at.astimezone(UTC).replace(tzinfo=None).isoformat(timespec='seconds')}Z"
+    made_at = f"{marker.at.astimezone(UTC).replace(tzinfo=None).isoformat(timespec='seconds')}Z"
     link = {"uid": by.uid, "type": UNIT, "relation": "p-p", "parent_callsign": by.callsign}
     detail = [
         _make_element("contact", callsign=marker.name),
         CotElement("remarks", text=marker.notes),
-        CotElement("link", {**link, "production_time": made}),
+        CotElement("link", {**link, "production_time": made_at}),
         *([_make_element("archive")] if lifetime is None else []),
         _make_flow(by.uid, now),
     ]
@@ -301,8 +301,8 @@ def read_chat(event: CotEvent) -> GeoChat | None:
     parties = _read_parties(event, "__chat")
     if parties is None or remarks is None:
         return None
-    sender, to, message_id = parties
-    return GeoChat(sender, to, message_id or event.uid.rpartition(".")[2], remarks.text)
+    sender, addressee, message_id = parties
+    return GeoChat(sender, addressee, message_id or event.uid.rpartition(".")[2], remarks.text)
 
 
 def read_receipt(event: CotEvent) -> ChatReceipt | None:
@@ -312,24 +312,24 @@ def read_receipt(event: CotEvent) -> ChatReceipt | None:
     parties = _read_parties(event, "__chatreceipt") or _read_parties(event, "__chat")
     if parties is None:
         return None
-    sender, to, message_id = parties
-    return ChatReceipt(sender, to.uid, message_id or event.uid, event.type == READ)
+    sender, addressee, message_id = parties
+    return ChatReceipt(sender, addressee.uid, message_id or event.uid, event.type == READ)
 
 
 def _read_parties(event: CotEvent, name: str) -> tuple[TakUnit, TakUnit, str] | None:
     """Return the sender, the receiver and the message id, which may be empty. Return None if one of
     the units is missing.
     """
-    about, link = event.find(name), event.find("link")
-    if about is None:
+    chat_element, link = event.find(name), event.find("link")
+    if chat_element is None:
         return None
-    group = about.find("chatgrp") or CotElement("chatgrp")
+    group = chat_element.find("chatgrp") or CotElement("chatgrp")
     uid = (link.get("uid") if link is not None else "") or group.get("uid0")
-    to = about.get("id") or group.get("uid1")
-    if not uid or not to:
+    addressee = chat_element.get("id") or group.get("uid1")
+    if not uid or not addressee:
         return None
-    sender = TakUnit(uid, about.get("senderCallsign") or uid)
-    return sender, TakUnit(to, about.get("chatroom")), about.get("messageId")
+    sender = TakUnit(uid, chat_element.get("senderCallsign") or uid)
+    return sender, TakUnit(addressee, chat_element.get("chatroom")), chat_element.get("messageId")
 
 
 class Addressed(NamedTuple):
@@ -344,13 +344,13 @@ def read_addressed(event: CotEvent) -> Addressed | None:
     receivers by uid. A chat without a receiver is for no one.
     """
     if event.type.startswith(CHAT):
-        about = event.find("__chatreceipt") or event.find("__chat") or CotElement("__chat")
-        group = about.find("chatgrp") or CotElement("chatgrp")
-        to = about.get("id") or group.get("uid1")
-        if to == ALL_CHAT_ROOMS:
+        chat_element = event.find("__chatreceipt") or event.find("__chat") or CotElement("__chat")
+        group = chat_element.find("chatgrp") or CotElement("chatgrp")
+        addressee = chat_element.get("id") or group.get("uid1")
+        if addressee == ALL_CHAT_ROOMS:
             return None
-        named = {value for name, value in group.attributes.items() if name.startswith("uid")}
-        return Addressed(frozenset({to, *named} - {""}), frozenset())
+        named_uids = {value for name, value in group.attributes.items() if name.startswith("uid")}
+        return Addressed(frozenset({addressee, *named_uids} - {""}), frozenset())
     marti = event.find("marti") or CotElement("marti")
     if not marti.children:
         return None
@@ -407,8 +407,8 @@ def read_author(event: CotEvent) -> TakUnit | None:
     if event.type.startswith("a-"):
         return read_unit(event)
     if event.type == CHAT:
-        said = read_chat(event)
-        return None if said is None else said.sender
+        chat = read_chat(event)
+        return None if chat is None else chat.sender
     alert = read_alert(event)
     return None if alert is None or alert.cancels else alert.sender
 
@@ -418,13 +418,13 @@ def read_marker(event: CotEvent) -> PlacedMarker | None:
     has no position.
     """
     marti = event.find("marti")
-    to = () if marti is None else tuple(each.get("callsign") for each in marti.children)
-    if not any(to) or not event.point.is_known:
+    addressees = () if marti is None else tuple(each.get("callsign") for each in marti.children)
+    if not any(addressees) or not event.point.is_known:
         return None
     contact, remarks = event.find("contact"), event.find("remarks")
     name = "" if contact is None else contact.get("callsign")
     notes = "" if remarks is None else remarks.text
-    return PlacedMarker(name or "marker", notes, event.point, event.time, to)
+    return PlacedMarker(name or "marker", notes, event.point, event.time, addressees)
 
 
 def read_marker_author(event: CotEvent) -> TakUnit | None:

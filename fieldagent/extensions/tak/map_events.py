@@ -121,35 +121,37 @@ def make_position_events(
     False, the user has no position. If the position is old, a marker beside it shows its time on
     every map.
     """
-    when = make_date(now)
+    date = make_date(now)
     if user.latitude is None or user.longitude is None or user.at is None or not is_shared:
         nowhere = Sighting(
-            NOWHERE, when, make_date(now + FRESH_S), tak.BY_HAND, "no position is known"
+            NOWHERE, date, make_date(now + FRESH_S), tak.BY_HAND, "no position is known"
         )
-        return [tak.make_unit_event(unit, nowhere, when, _make_takv(shown_by), shown_by.endpoint)]
+        return [tak.make_unit_event(unit, nowhere, date, _make_takv(shown_by), shown_by.endpoint)]
     point, old = CotPoint(user.latitude, user.longitude, user.altitude), is_old(user, now)
     motion = TakMotion() if old else TakMotion(user.speed, user.course)
-    words = f"{format_age(now - user.at)} old; {shown_by.heard}"
+    age_text = f"{format_age(now - user.at)} old; {shown_by.heard}"
     stale = make_date(now + SHOWN_S) if old else make_date(user.at + FRESH_S)
-    how = tak.LAST_KNOWN if old else tak.GPS
-    shown = [
+    position_source = tak.LAST_KNOWN if old else tak.GPS
+    shown_fields = [
         tak.make_unit_event(
             unit,
-            Sighting(point, make_date(user.at), stale, how, words, motion),
-            when,
+            Sighting(point, make_date(user.at), stale, position_source, age_text, motion),
+            date,
             _make_takv(shown_by),
             shown_by.endpoint,
         )
     ]
-    beside = f"{unit.uid}-last"
+    marker_uid = f"{unit.uid}-last"
     if old:
-        there = PlacedMarker(
-            f"{user.name} {format_clock(user.at, now)}", words, point, make_date(user.at), ()
+        marker = PlacedMarker(
+            f"{user.name} {format_clock(user.at, now)}", age_text, point, make_date(user.at), ()
         )
-        shown.append(tak.make_marker(beside, unit, there, when, timedelta(seconds=SHOWN_S)))
+        shown_fields.append(
+            tak.make_marker(marker_uid, unit, marker, date, timedelta(seconds=SHOWN_S))
+        )
     elif last_position is not None and last_position.old:
-        shown.append(tak.make_removal(beside, unit, when))
-    return shown
+        shown_fields.append(tak.make_removal(marker_uid, unit, date))
+    return shown_fields
 
 
 def _make_takv(shown_by: ShowingProgram) -> dict[str, str]:
@@ -163,9 +165,9 @@ def _make_takv(shown_by: ShowingProgram) -> dict[str, str]:
 
 def format_clock(moment: float, now: float) -> str:
     """Return the time of day in UTC. If it may be another day, the date comes before it."""
-    when = make_date(moment)
-    day = f"{when:%d %b} " if now - moment > DAY_S * 0.8 else ""
-    return f"{day}{when:%H:%M}Z"
+    date = make_date(moment)
+    day = f"{date:%d %b} " if now - moment > DAY_S * 0.8 else ""
+    return f"{day}{date:%H:%M}Z"
 
 
 def compute_position_due(
@@ -191,8 +193,8 @@ def _has_moved(previous: PersonPosition, now: PersonPosition) -> bool:
         return False
     north = (now.latitude - previous.latitude) * 111_320.0
     east = (now.longitude - previous.longitude) * 111_320.0 * cos(radians(now.latitude))
-    later = (now.at or 0.0) - (previous.at or 0.0) > FRESH_S / 2
-    return north * north + east * east > MOVED_M * MOVED_M or later
+    is_later = (now.at or 0.0) - (previous.at or 0.0) > FRESH_S / 2
+    return north * north + east * east > MOVED_M * MOVED_M or is_later
 
 
 def find_question(text: str) -> str:

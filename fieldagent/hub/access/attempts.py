@@ -72,14 +72,14 @@ def reserve_attempt(
     from such a browser have a separate count and are only delayed.
     """
     if device:
-        who, wait = _count_try(db, f"device {device} {account}", BY_ADDRESS, now)
-        return ReservedTry((who,), min(wait, DELAY_MAX_S), 0.0)
+        account_key, wait = _count_try(db, f"device {device} {account}", BY_ADDRESS, now)
+        return ReservedTry((account_key,), min(wait, DELAY_MAX_S), 0.0)
     tat, problem = _admit(db, source, BY_ADDRESS, now)
     if problem is not None:
         return problem
     _store(db, source, tat)
-    who, wait = _count_try(db, account, BY_ACCOUNT, now)
-    return ReservedTry((source, who), min(wait, DELAY_MAX_S), tat - now)
+    account_key, wait = _count_try(db, account, BY_ACCOUNT, now)
+    return ReservedTry((source, account_key), min(wait, DELAY_MAX_S), tat - now)
 
 
 def _count_try(db: Db, key: str, rate: Rate, now: float) -> tuple[str, float]:
@@ -93,9 +93,11 @@ def _count_try(db: Db, key: str, rate: Rate, now: float) -> tuple[str, float]:
 
 def cancel_reservation(db: Db, reservation: ReservedTry) -> None:
     """Undo the count of `reserve_attempt`, because the password was right."""
-    for who in reservation.keys:
-        rate = BY_ACCOUNT if who.startswith(ACCOUNTS) else BY_ADDRESS
-        db.execute("UPDATE attempt SET tat = tat - ? WHERE who = ?", 60.0 / rate.per_minute, who)
+    for account_key in reservation.keys:
+        rate = BY_ACCOUNT if account_key.startswith(ACCOUNTS) else BY_ADDRESS
+        db.execute(
+            "UPDATE attempt SET tat = tat - ? WHERE who = ?", 60.0 / rate.per_minute, account_key
+        )
 
 
 FORGOTTEN_AT_ONCE = 1_000

@@ -138,8 +138,8 @@ class Authentication:
             raise await self._make_wrong(source, now)
         # Count passwords separately from keys, so that an attacker who guesses keys cannot lock out
         # users who have a key.
-        whose = f"passwords {source}"
-        member = await self._passwords.find_owner(proof.username, proof.password, whose)
+        limit_key = f"passwords {source}"
+        member = await self._passwords.find_owner(proof.username, proof.password, limit_key)
         if member is None:
             raise make_unauthorized(_WRONG_TEXT)
         return member

@@ -175,8 +175,8 @@ def is_key_known(db: Db, proof: Proof, now: float) -> bool:
     password.
     """
     call = Call(proof, None, now, Purpose.PUSH)
-    (known,) = _find_known(db, [call])
-    return _find_in_force(known, now) is not None
+    (is_known,) = _find_known(db, [call])
+    return _find_in_force(is_known, now) is not None
 
 
 class _KnownKey(NamedTuple):
@@ -228,11 +228,11 @@ def _make_query(call: Call) -> _Asked:
 
 def _find_known(db: Db, calls: Sequence[Call]) -> list[_KnownKey | None]:
     """Return the data of each call. The entry is None if the key is unknown or revoked."""
-    asked = [_make_query(call) for call in calls]
-    table, values = make_small_table(db, "call", ("key", "token", "proven"), sorted({*asked}))
+    queries = [_make_query(call) for call in calls]
+    table, values = make_small_table(db, "call", ("key", "token", "proven"), sorted({*queries}))
     rows = db.execute(table + _SELECT_KNOWN, *values)
-    known = {(key, token, proven): _KnownKey(*row) for key, token, proven, *row in rows}
-    return [known.get(each) for each in asked]
+    known_keys = {(key, token, proven): _KnownKey(*row) for key, token, proven, *row in rows}
+    return [known_keys.get(each) for each in queries]
 
 
 def _find_in_force(key: _KnownKey | None, now: float) -> _KnownKey | None:
@@ -245,8 +245,10 @@ def authorize_calls(db: Db, calls: Sequence[Call]) -> list[Caller | Problem | No
 
     The entry is None if a credential is wrong. One SQL statement serves all calls.
     """
-    known = _find_known(db, calls)
-    valid_keys = [_find_in_force(each, call.now) for each, call in zip(known, calls, strict=True)]
+    known_keys = _find_known(db, calls)
+    valid_keys = [
+        _find_in_force(each, call.now) for each, call in zip(known_keys, calls, strict=True)
+    ]
     return [
         None if each is None or each.member is None else _admit(each, each.member, call)
         for each, call in zip(valid_keys, calls, strict=True)
@@ -344,9 +346,9 @@ def count_calls(db: Db, callers: Sequence[Caller], now: float) -> RateResult:
     """Count calls against the rates of their keys. All hub processes share the counts. So the
     function locks the keys, in the order of their ids, until `store_rates` has stored the result.
     """
-    among, keys = make_membership(db, sorted({caller.key for caller in callers}))
+    membership, keys = make_membership(db, sorted({caller.key for caller in callers}))
     rows = db.execute(
-        f"SELECT id, per_minute, burst, tat FROM credential WHERE id {among}"
+        f"SELECT id, per_minute, burst, tat FROM credential WHERE id {membership}"
         f" ORDER BY id{db.for_update()}",
         *keys,
     )

@@ -79,16 +79,21 @@ def add_source(
     """Add an address to which trackers report. Return its id and the secret part of the address,
     which is shown only once.
     """
-    id_, made = _add(db, "source", name, now, workspace=workspace)
+    id_, new_secret = _add(db, "source", name, now, workspace=workspace)
     write_line(db, workspace, actor, "source add", f"{id_} {name}", now)
-    return id_, made
+    return id_, new_secret
 
 
 def _add(db: Db, kind: str, name: str, now: float, **columns: Any) -> tuple[int, str]:
     check_name(name)
-    made = secret.make_secret(kind)
-    columns |= {"kind": kind, "lookup": secret.hash_for_lookup(made), "name": name, "created": now}
-    return insert_row(db, "credential", **columns), made
+    new_secret = secret.make_secret(kind)
+    columns |= {
+        "kind": kind,
+        "lookup": secret.hash_for_lookup(new_secret),
+        "name": name,
+        "created": now,
+    }
+    return insert_row(db, "credential", **columns), new_secret
 
 
 def list_credentials(db: Db, kind: str, workspace: int) -> list[Row]:

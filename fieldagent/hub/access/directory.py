@@ -119,8 +119,8 @@ def add_user(
                 email=email,
             )
         )
-    if type_ == "User" and (why := find_name_fault(db, workspace, name)):
-        raise Refused(why)
+    if type_ == "User" and (name_fault := find_name_fault(db, workspace, name)):
+        raise Refused(name_fault)
     id_ = insert_row(
         db,
         "member",
@@ -281,11 +281,11 @@ def find_member(db: Db, workspace: int, name_or_id: str) -> int:
     """Return the member of the workspace with this id, email address or name. Upper and lower case
     matter only if several names are otherwise equal. Raises Refused if several members match.
     """
-    there, like = list_users(db, workspace), name_or_id.casefold()
+    users, like = list_users(db, workspace), name_or_id.casefold()
     for matches in (
-        [row for row in there if name_or_id == str(row["id"])],
-        [row for row in there if name_or_id == row["name"] or like == row["email"].casefold()],
-        [row for row in there if like == row["name"].casefold()],
+        [row for row in users if name_or_id == str(row["id"])],
+        [row for row in users if name_or_id == row["name"] or like == row["email"].casefold()],
+        [row for row in users if like == row["name"].casefold()],
     ):
         if len(matches) == 1:
             return int(matches[0]["id"])
@@ -364,8 +364,8 @@ def add_device(
 def _check_device_name(db: Db, workspace: int, name: str, device: int = 0) -> None:
     """Raise Refused if the name is invalid, or if a device other than `device` has it."""
     check_name(name)
-    same = "SELECT id FROM device WHERE workspace = ? AND name = ? AND id <> ?"
-    if _change_one(db, same, workspace, name, device):
+    same_name_query = "SELECT id FROM device WHERE workspace = ? AND name = ? AND id <> ?"
+    if _change_one(db, same_name_query, workspace, name, device):
         raise Refused(sentence("a device {name} is already in that workspace", name=repr(name)))
 
 
@@ -488,10 +488,10 @@ def list_devices(db: Db, workspace: int, now: float) -> list[Row]:
 def find_device_named(db: Db, workspace: int, name_or_id: str) -> int:
     """Return the id of the device with this id, name or IMEI in a workspace. Raises Refused."""
     of_workspace = "SELECT id, name, imei FROM device WHERE workspace = ? ORDER BY id"
-    there = db.execute(of_workspace, workspace)
+    devices = db.execute(of_workspace, workspace)
     # Try a number as an id first, even if it is also the name of another device.
     for column in range(3):
-        for row in there:
+        for row in devices:
             if row[column] is not None and name_or_id == str(row[column]):
                 return int(row[0])
     raise Refused(
@@ -532,7 +532,7 @@ def set_disabled(
 
 def _disable_device(db: Db, device: int, when: float | None, now: float) -> list[int]:
     if when is None and (
-        whose := db.execute(
+        disabled_device := db.execute(
             "SELECT member.id FROM member JOIN device ON device.member = member.id"
             " WHERE device.id = ? AND member.disabled IS NOT NULL",
             device,
@@ -543,7 +543,7 @@ def _disable_device(db: Db, device: int, when: float | None, now: float) -> list
                 "the user of this device is disabled, and so are the user's devices: "
                 "enable the user, here or with"
                 " `fieldagent hub user enable {whose}`",
-                whose=whose[0][0],
+                whose=disabled_device[0][0],
             )
         )
     revoked = "SELECT 1 FROM device WHERE id = ? AND revoked IS NOT NULL"

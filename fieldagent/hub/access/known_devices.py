@@ -84,10 +84,10 @@ class KnownDevices:
         """Return the header that marks this browser as known for the member, who has just signed
         in.
         """
-        known = self.list_devices_by_member(head)
-        device = known.pop(member, None) or secrets.token_hex(8)
+        devices_by_member = self.list_devices_by_member(head)
+        device = devices_by_member.pop(member, None) or secrets.token_hex(8)
         marks = [self._mark(device, member)]
-        marks += [self._mark(device, other) for other, device in known.items()]
+        marks += [self._mark(device, other) for other, device in devices_by_member.items()]
         return set_cookie(COOKIE, "~".join(marks[:MARKS_MAX]), COOKIE_LIFETIME_S, secure=secure)
 
     def _mark(self, device: str, member: int) -> str:
@@ -96,8 +96,8 @@ class KnownDevices:
 
     def _compute_signature(self, device: str, member: int, signed: int) -> str:
         assert self._key is not None
-        said = f"{device}.{member}.{signed}".encode()
-        return hmac.new(self._key, said, hashlib.sha256).hexdigest()[:32]
+        signed_text = f"{device}.{member}.{signed}".encode()
+        return hmac.new(self._key, signed_text, hashlib.sha256).hexdigest()[:32]
 
 
 def read_signing_key(db: Db, name: str) -> bytes:

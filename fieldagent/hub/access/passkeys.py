@@ -74,7 +74,7 @@ class Passkeys:
             raise Problem(401, _NOT_PROVED)
         passkey, member, public_key, used_times = rows[0]
         try:
-            proved = webauthn.verify_authentication_response(
+            verified = webauthn.verify_authentication_response(
                 credential=credential,
                 expected_challenge=await self._read_challenge(credential, _SIGN_IN),
                 expected_rp_id=self._name,
@@ -89,7 +89,7 @@ class Passkeys:
         await self._store.commit(
             lambda db: db.execute(
                 "UPDATE passkey SET used_times = ?, used = ? WHERE id = ?",
-                *(proved.new_sign_count, now, passkey),
+                *(verified.new_sign_count, now, passkey),
             )
         )
         return int(member)
@@ -98,7 +98,7 @@ class Passkeys:
         """Return the JSON argument of `navigator.credentials.create`, for a member who has signed
         in.
         """
-        known = await self._store.read(
+        known_passkeys = await self._store.read(
             lambda db: db.execute("SELECT credential FROM passkey WHERE member = ?", member)
         )
         options = webauthn.generate_registration_options(
@@ -112,7 +112,7 @@ class Passkeys:
                 user_verification=structs.UserVerificationRequirement.REQUIRED,
             ),
             exclude_credentials=[
-                structs.PublicKeyCredentialDescriptor(id=bytes(each)) for (each,) in known
+                structs.PublicKeyCredentialDescriptor(id=bytes(each)) for (each,) in known_passkeys
             ],
         )
         return webauthn.options_to_json(options)
@@ -120,7 +120,7 @@ class Passkeys:
     async def add(self, member: int, name: str, credential: Any) -> int:
         """Store a passkey that a browser has created, and return its id. Raises Problem."""
         try:
-            made = webauthn.verify_registration_response(
+            verified = webauthn.verify_registration_response(
                 credential=credential,
                 expected_challenge=await self._read_challenge(credential, member),
                 expected_rp_id=self._name,
@@ -132,14 +132,16 @@ class Passkeys:
         now = self._clock()
 
         def insert(db: Db) -> int | None:
-            ((many,),) = db.execute("SELECT count(*) FROM passkey WHERE member = ?", member)
-            if many >= PASSKEYS_MAX:
+            ((passkey_count,),) = db.execute(
+                "SELECT count(*) FROM passkey WHERE member = ?", member
+            )
+            if passkey_count >= PASSKEYS_MAX:
                 return None
             rows = db.execute(
                 "INSERT INTO passkey (member, credential, public_key, used_times, name, created)"
                 " VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING RETURNING id",
-                *(member, made.credential_id, made.credential_public_key),
-                *(made.sign_count, name[:NAME_MAX], now),
+                *(member, verified.credential_id, verified.credential_public_key),
+                *(verified.sign_count, name[:NAME_MAX], now),
             )
             write_line(db, None, str(member), "passkey add", name[:NAME_MAX], now)
             return int(rows[0][0]) if rows else None
@@ -164,8 +166,8 @@ class Passkeys:
             )
         )
         return [
-            {"id": id_, "name": name, "created": float(created), "used": used and float(used)}
-            for id_, name, created, used in rows
+            {"id": id_, "name": name, "created": float(created), "used": used_at and float(used_at)}
+            for id_, name, created, used_at in rows
         ]
 
     async def remove(self, member: int, passkey_id: int) -> None:
@@ -173,8 +175,8 @@ class Passkeys:
         now = self._clock()
 
         def delete(db: Db) -> bool:
-            gone = "DELETE FROM passkey WHERE id = ? AND member = ? RETURNING id"
-            rows = db.execute(gone, passkey_id, member)
+            delete_query = "DELETE FROM passkey WHERE id = ? AND member = ? RETURNING id"
+            rows = db.execute(delete_query, passkey_id, member)
             if rows:
                 write_line(db, None, str(member), "passkey remove", str(passkey_id), now)
             return bool(rows)
@@ -194,8 +196,8 @@ class Passkeys:
         client_data = webauthn.base64url_to_bytes(credential["response"]["clientDataJSON"])
         challenge = webauthn.base64url_to_bytes(json.loads(client_data)["challenge"])
         nonce, signature = challenge[:22], challenge[22:]
-        made = int.from_bytes(nonce[16:], "big")
-        in_time = 0 <= self._clock() - made < CHALLENGE_LIFETIME_S
+        made_at = int.from_bytes(nonce[16:], "big")
+        in_time = 0 <= self._clock() - made_at < CHALLENGE_LIFETIME_S
         if not in_time or not hmac.compare_digest(
             signature, await self._compute_signature(nonce, member)
         ):

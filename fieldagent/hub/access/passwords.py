@@ -72,20 +72,22 @@ class Passwords:
         caller's browser for each member who has signed in from it. Raises Problem 429.
         """
         now = self._clock() if signs_in else None
-        known = await self._store.read(lambda db: find_stored_password(db, username, now))
-        member, stored = known or (None, None)
+        stored_password = await self._store.read(lambda db: find_stored_password(db, username, now))
+        member, stored = stored_password or (None, None)
         seal = self._seal(username, password, stored)
         device = devices.get(member or 0, "")
         while seal not in self._right:
-            if (same := self._tries.get((seal, device))) is None:
-                account = f"user {member}" if known else f"name {_make_short_digest(username)}"
+            if (same_try := self._tries.get((seal, device))) is None:
+                account = (
+                    f"user {member}" if stored_password else f"name {_make_short_digest(username)}"
+                )
                 reserve = partial(
                     attempts.reserve_attempt, source=source, account=account, device=device
                 )
                 right = await self._try(seal, password, stored, device, reserve)
                 return member if right else None
-            await same.ended.wait()
-            if same.is_right is False:
+            await same_try.ended.wait()
+            if same_try.is_right is False:
                 return None
         self._right.move_to_end(seal)
         return member
@@ -104,8 +106,8 @@ class Passwords:
                 matches = partial(check_password, password, stored_hash)
                 this.is_right = await check_in_thread(matches, self._threads, SCRYPT_SECONDS)
         except Crowded:
-            why = "the hub is checking too many passwords at the moment"
-            raise attempts.make_too_many(why, 1) from None
+            refusal = "the hub is checking too many passwords at the moment"
+            raise attempts.make_too_many(refusal, 1) from None
         finally:
             del self._tries[seal, device]
             this.ended.set()

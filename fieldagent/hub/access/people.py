@@ -56,25 +56,27 @@ def find_recipient(db: Db, workspace: int, person: Person) -> Recipient:
     """Find the recipient that `person` names in a workspace."""
     kind, number, text = _split_name(person)
     if text and kind == "" and _is_address(text):
-        what = "E-mail" if "@" in text else "Telephone"
+        address_kind = "E-mail" if "@" in text else "Telephone"
         address = text if "@" in text else text.replace(" ", "")
         return Recipient(
             team=NOBODY_HERE,
             address=address,
-            identity_json=json.dumps({"name": text, "type": what}),
+            identity_json=json.dumps({"name": text, "type": address_kind}),
         )
     searches = {"user": _find_user, "group": _find_group, "device": _find_device}
     for name, search in searches.items():
         if kind in ("", name) and (recipient := search(db, workspace, number, text)):
             return recipient
-    who = text or f"{kind} {number}"
+    recipient_text = text or f"{kind} {number}"
     called = {"": "nobody", "device": "no kit"}.get(kind, f"no {kind}")
-    why = (
-        sentence("{called} here is called {who}", called=called, who=who)
+    reason = (
+        sentence("{called} here is called {who}", called=called, who=recipient_text)
         if text
-        else sentence("{who} is not in the workspace", who=who)
+        else sentence("{who} is not in the workspace", who=recipient_text)
     )
-    return Recipient(team=NOBODY_HERE, reason=why, identity_json=json.dumps({"name": who}))
+    return Recipient(
+        team=NOBODY_HERE, reason=reason, identity_json=json.dumps({"name": recipient_text})
+    )
 
 
 def _split_name(person: Person) -> tuple[str, int, str]:
@@ -122,24 +124,24 @@ def _find_user(db: Db, workspace: int, number: int, text: str) -> Recipient | No
     if not exact:
         return None
     id_, name, type_, disabled, carrier = exact[0]
-    words = _quote_words(id_, name, type_)
+    quoted = _quote_words(id_, name, type_)
     if len(exact) > 1:
         ids = " or ".join(str(each.id) for each in exact)
         return Recipient(
             team=NOBODY_HERE,
             reason=sentence("{text} can be user {ids}: use a number", text=text, ids=ids),
-            identity_json=words,
+            identity_json=quoted,
         )
     if disabled is not None:
         return Recipient(
             team=NOBODY_HERE,
             reason=sentence("{name} is disabled at the hub", name=name),
-            identity_json=words,
+            identity_json=quoted,
         )
     if type_ == INTEGRATION and _is_address(name):
         # A person who has answered by email or SMS receives items at that address.
-        return Recipient(team=NOBODY_HERE, address=name, identity_json=words)
-    return Recipient(member=id_, device=carrier, identity_json=words)
+        return Recipient(team=NOBODY_HERE, address=name, identity_json=quoted)
+    return Recipient(member=id_, device=carrier, identity_json=quoted)
 
 
 _CARRIER = (
@@ -162,14 +164,16 @@ def find_carriers(db: Db, pushes: Collection[Push]) -> Carriers:
     """Return those senders and targets of the pushes that are members of the workspace. Each has
     the kit that carries items to it.
     """
-    named = {each for push in pushes for each in (push.source, push.target) if each is not None}
-    if not named:
+    member_ids = {
+        each for push in pushes for each in (push.source, push.target) if each is not None
+    }
+    if not member_ids:
         return {}
     within, workspaces = make_membership(db, {push.workspace for push in pushes})
-    among, members = make_membership(db, named, few=2)  # A sender and a target.
+    membership, members = make_membership(db, member_ids, few=2)  # A sender and a target.
     rows = db.execute(
         f"SELECT workspace, member, {_CARRIER} FROM membership"
-        f" WHERE workspace {within} AND member {among}",
+        f" WHERE workspace {within} AND member {membership}",
         *workspaces,
         *members,
     )
@@ -187,10 +191,10 @@ def _find_group(db: Db, workspace: int, number: int, text: str) -> Recipient | N
     ((id_, name, over_satellite),) = rows
     members = db.execute("SELECT member FROM team_member WHERE team = ?", id_)
     audience = frozenset(member for (member,) in members)
-    why = "" if audience else sentence("the group {name} has no members", name=name)
-    words = _quote_words(id_, name, "Group")
+    reason = "" if audience else sentence("the group {name} has no members", name=name)
+    quoted = _quote_words(id_, name, "Group")
     return Recipient(
-        None, id_, None, audience, bool(over_satellite), reason=why, identity_json=words
+        None, id_, None, audience, bool(over_satellite), reason=reason, identity_json=quoted
     )
 
 
@@ -233,8 +237,8 @@ def add_group(
     check_name(name)
     if name.lstrip("-").isdigit():
         raise Refused("a group's name must not be a number, because numbers identify users")
-    taken = find_recipient(db, workspace, name)
-    if taken.member is not None or taken.team or "may be" in taken.reason:
+    recipient = find_recipient(db, workspace, name)
+    if recipient.member is not None or recipient.team or "may be" in recipient.reason:
         raise Refused(
             sentence("the name {name} is already used in that workspace", name=repr(name))
         )
@@ -409,8 +413,8 @@ def set_position_filter(
         "UPDATE membership SET all_positions = ? WHERE workspace = ? AND member = ?",
         *(int(all_positions), workspace, member),
     )
-    wanted = "all" if all_positions else "newest"
-    audit_member(db, member, actor, "user positions", f"{member} {wanted}", now)
+    position_choice = "all" if all_positions else "newest"
+    audit_member(db, member, actor, "user positions", f"{member} {position_choice}", now)
 
 
 # Functions for the directory that kits get.

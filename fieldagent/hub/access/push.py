@@ -158,8 +158,8 @@ def parse_push_document(document: Any) -> Push:
     """Return the push in a JSON document. Raises InvalidPackage with all errors."""
     item, priority, routing = read_one_of(document, ITEM_KINDS, ROUTING)
     push = {"priority": priority, "target": None, **routing}
-    one, group = push["target"], push.get("group")
-    if isinstance(item, _PushedMessage) and one is None and group is None:
+    target, group = push["target"], push.get("group")
+    if isinstance(item, _PushedMessage) and target is None and group is None:
         detail = "is required for a message, or targetGroup"
         raise InvalidPackage([Fault(detail, "/targetUserId")])
     if isinstance(item, _PushedMessage):

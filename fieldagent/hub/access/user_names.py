@@ -16,10 +16,10 @@ def find_name_fault(db: Db, workspace: int, name: str) -> str:
         " AND (name = ? OR lower(name) = lower(?)) ORDER BY member.id LIMIT 1",
         *(workspace, name, name),
     )
-    for id_, known in rows:
+    for id_, known_name in rows:
         return sentence(
             "user {id} of this workspace is called {name}, too: add, for example, the family name",
             id=id_,
-            name=known,
+            name=known_name,
         )
     return ""

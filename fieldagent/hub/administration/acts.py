@@ -71,14 +71,14 @@ def _carry_out(db: Db, caller: Caller, operation: Callable[[Db, float], T], now:
     """Run `operation` while the workspace's administrators are locked. If two administrators remove
     each other's role at the same time, the second call is refused.
     """
-    those = db.execute(
+    changed_rows = db.execute(
         "SELECT member FROM membership WHERE workspace = ? AND role = ? ORDER BY member"
         + db.for_update(),
         caller.workspace,
         ADMINISTRATOR,
     )
     disabled = "SELECT 1 FROM member WHERE id = ? AND disabled IS NOT NULL"
-    if (caller.member,) not in those or db.execute(disabled, caller.member):
+    if (caller.member,) not in changed_rows or db.execute(disabled, caller.member):
         raise Problem(
             403, sentence("user {member} is no longer an administrator", member=caller.member)
         )

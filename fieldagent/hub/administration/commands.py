@@ -73,19 +73,19 @@ class CommandsApi:
             return commands.list_commands(db, device, now, limit=limit + 1, before=before)
 
         rows = await self._acts.store.read(find)
-        following = rows[limit - 1]["number"] if len(rows) > limit else None
-        return make_page(request, {"commands": rows[:limit]}, "before", following)
+        next_number = rows[limit - 1]["number"] if len(rows) > limit else None
+        return make_page(request, {"commands": rows[:limit]}, "before", next_number)
 
     async def answer_cost(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
         """Return the cost of a command and its answer, without sending the command."""
         refuse_others(request, ())
-        asked = _read_command(read_body(request, COMMAND_FIELDS)["words"])
+        command = _read_command(read_body(request, COMMAND_FIELDS)["words"])
         now = self._acts.clock()
 
         def find(db: Db) -> CommandCost:
             device = find_device(db, caller, id)
             at = commands.compute_next_number(db, device, now)
-            return compute_cost(db, device, at, prove(at, asked, b""), now)
+            return compute_cost(db, device, at, prove(at, command, b""), now)
 
         quote = await self._acts.store.read(find)
         return make_json_response(
@@ -106,17 +106,20 @@ class CommandsApi:
         """
         refuse_others(request, ())
         body = read_body(request, ORDER)
-        asked = _read_command(body["words"])
+        command = _read_command(body["words"])
         bearer, agreed = body.get("by", ""), body.get("credits", 0)
         repeat = read_repeatable(request, caller)
 
         def store_order(db: Db, now: float) -> dict[str, Any]:
-            done = find_answer(db, repeat)
+            earlier_answer = find_answer(db, repeat)
             device = find_device(db, caller, id)
             at = commands.compute_next_number(db, device, now)
-            quote = compute_cost(db, device, at, prove(at, asked, b""), now)
-            if done is not None:
-                return {**_get_command_or_404(db, device, int(done), now), "credits": quote.credits}
+            quote = compute_cost(db, device, at, prove(at, command, b""), now)
+            if earlier_answer is not None:
+                return {
+                    **_get_command_or_404(db, device, int(earlier_answer), now),
+                    "credits": quote.credits,
+                }
             if is_paid(quote, bearer) and quote.credits > agreed:
                 raise Refused(
                     sentence(
@@ -126,7 +129,7 @@ class CommandsApi:
                     )
                 )
             grace = self._grace if quote.linked else 0.0
-            order = CommandToSend(caller.workspace, device, at, asked, bearer, str(caller.member))
+            order = CommandToSend(caller.workspace, device, at, command, bearer, str(caller.member))
             at = store_command(db, order, grace, now)
             store_result(db, repeat, str(at), now)
             return {**_get_command_or_404(db, device, at, now), "credits": quote.credits}
@@ -147,17 +150,17 @@ def _get_command_or_404(db: Db, device: int, command: int, now: float) -> dict[s
 def _read_command(words: str) -> RemoteCommand:
     """Parse the text of a command. Raises Problem."""
     try:
-        asked = parse_command(words.split())
+        command = parse_command(words.split())
     except NotACommand as wrong_words:
         raise make_wrong(str(wrong_words), "command") from None
-    if asked.verb == SET.number:
+    if command.verb == SET.number:
         raise make_wrong(
             "the key that signs set is not on the hub: use `fieldagent hub command`", "command"
         )
-    if asked.verb == UPDATE.number:
+    if command.verb == UPDATE.number:
         raise make_wrong(
             "the file for update is not on the hub: use `fieldagent hub command`", "command"
         )
-    if asked.verb == radio_key.VERB:
+    if command.verb == radio_key.VERB:
         raise make_wrong("a radio-key applies to all kits: use /api/radio-key", "command")
-    return asked
+    return command

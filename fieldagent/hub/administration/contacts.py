@@ -142,8 +142,8 @@ class ContactsApi:
         if fault := kind.at_the_machine or kind.fault_of(body["address"]):
             raise _make_wrong_address(fault)
 
-        named = {name: value for name, value in body.items() if value is not None}
-        new = contacts.NewContact(kind=kind.name, **named)
+        values = {name: value for name, value in body.items() if value is not None}
+        new = contacts.NewContact(kind=kind.name, **values)
 
         def store_contact(db: Db, now: float) -> int:
             return contacts.add_contact(
@@ -221,10 +221,10 @@ class ContactsApi:
             raise Problem(429, limit, headers=(("Retry-After", "3600"),))
         message = notice.make_test_notice(contact.name, str(uuid.uuid4()), contact.language)
         result = await self._reach.send_notice(contact.kind, contact.address, message)
-        taken = result.outcome is HandoverOutcome.HANDED
-        reason = "" if taken else result.reason
+        is_taken = result.outcome is HandoverOutcome.HANDED
+        reason = "" if is_taken else result.reason
         await self._note_end(contact, reason)
-        if not taken:
+        if not is_taken:
             detail = sentence("did not accept the test message: {reason}", reason=result.reason)
             raise Problem(
                 422,

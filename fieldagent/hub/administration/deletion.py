@@ -54,19 +54,21 @@ def plan_deletion(db: Db, subject: Subject) -> dict[str, Any]:
                 command=sos.SOS if unanswered[0][1] == sos.SOS else sos.ALARM,
             )
         )
-    goes = {"devices": _list_names(db, f"SELECT name FROM device WHERE id IN ({subject.devices})")}
+    deleted = {
+        "devices": _list_names(db, f"SELECT name FROM device WHERE id IN ({subject.devices})")
+    }
     if subject.kind == "workspace":
-        goes["users"] = _list_names(
+        deleted["users"] = _list_names(
             db, f"SELECT name FROM member WHERE id IN ({_SELECT_ONLY_HERE})", subject.id, subject.id
         )
     stays = [NOT_DELETED_TEXT, COPIES, "lines of the audit, by number, for keep-audit-days"]
-    summary: dict[str, Any] = {"id": subject.id, "name": subject.name, "deletes": goes}
+    summary: dict[str, Any] = {"id": subject.id, "name": subject.name, "deletes": deleted}
     if subject.kind == "device":
         stays.insert(0, "the items that it sent, which belong to its user")
     else:
         summary["items"] = sum(
-            _count(db, f"SELECT count(*) FROM item WHERE {where}", *parameters)
-            for where, parameters in subject.counted
+            _count(db, f"SELECT count(*) FROM item WHERE {condition}", *parameters)
+            for condition, parameters in subject.counted
         )
     if subject.kind == "user":
         summary["workspaces"] = _list_names(
@@ -148,8 +150,10 @@ def delete_items(db: Db, subject: Subject, after: int) -> int | None:
     )
     if last is None:
         return None
-    where, parameters = subject.items
-    db.execute(f"DELETE FROM item WHERE id > ? AND id <= ? AND {where}", after, last, *parameters)
+    condition, parameters = subject.items
+    db.execute(
+        f"DELETE FROM item WHERE id > ? AND id <= ? AND {condition}", after, last, *parameters
+    )
     return int(last)
 
 
@@ -185,13 +189,13 @@ def empty_device(db: Db, device: int) -> int:
 
 def delete_rest(db: Db, subject: Subject, now: float, actor: str = ADMINISTRATION) -> None:
     """Delete the other rows of the subject, and its names in the audit log."""
-    gone, workspaces = list_devices(db, subject), list_workspaces(db, subject)
+    deleted_devices, workspaces = list_devices(db, subject), list_workspaces(db, subject)
     users = [subject.id] if subject.kind == "user" else []
     if subject.kind == "workspace":
         users = [member for (member,) in db.execute(_SELECT_ONLY_HERE, subject.id, subject.id)]
-    for device in gone:
+    for device in deleted_devices:
         db.execute("DELETE FROM device WHERE id = ?", device)
-    _leave_numbers(db, ("device add", "device imei", "device rename"), gone)
+    _leave_numbers(db, ("device add", "device imei", "device rename"), deleted_devices)
     for member in users:
         forget_name(db, member)
         for (workspace,) in db.execute("SELECT workspace FROM membership WHERE member = ?", member):
@@ -230,9 +234,9 @@ def _leave_numbers(db: Db, actions: Sequence[str], ids: Sequence[int]) -> None:
     """Remove names and IMEIs from audit lines, so that only ids remain. One pass is sufficient for
     all ids.
     """
-    gone = {str(id_) for id_ in ids}
-    for action in actions if gone else ():
+    deleted_ids = {str(id_) for id_ in ids}
+    for action in actions if deleted_ids else ():
         for line, detail in db.execute("SELECT id, detail FROM audit WHERE action = ?", action):
-            number, named, _ = detail.partition(" ")
-            if named and number in gone:
+            number, member_name, _ = detail.partition(" ")
+            if member_name and number in deleted_ids:
                 db.execute("UPDATE audit SET detail = ? WHERE id = ?", number, line)

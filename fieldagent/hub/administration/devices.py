@@ -111,9 +111,11 @@ class DevicesApi:
         member = body.pop("member")
         rule = Rule(body.pop("every", None), body.pop("by_minute", None))
         if None not in rule[:2]:
-            what = "replaces checkInEvery: set only one of the two"
+            conflict_text = "replaces checkInEvery: set only one of the two"
             raise Problem(
-                422, sentence("checkInBy {what}", what=what), errors=[(what, "/checkInBy")]
+                422,
+                sentence("checkInBy {what}", what=conflict_text),
+                errors=[(conflict_text, "/checkInBy")],
             )
         new = directory.NewDevice(air_key=air_key, **body)
 
@@ -142,26 +144,26 @@ class DevicesApi:
         body = read_body(request, CHANGE)
 
         def store_changes(db: Db, now: float) -> dict[str, Any]:
-            device, by = find_device(db, caller, id), str(caller.member)
+            device, actor = find_device(db, caller, id), str(caller.member)
             holders = [device]
             if "name" in body:
-                directory.rename_device(db, device, body["name"], now=now, actor=by)
+                directory.rename_device(db, device, body["name"], now=now, actor=actor)
             if "imei" in body:
-                imeis.set_imei(db, device, body["imei"], now=now, actor=by)
+                imeis.set_imei(db, device, body["imei"], now=now, actor=actor)
             if "relay" in body:
-                directory.set_relay(db, device, body["relay"], now=now, actor=by)
+                directory.set_relay(db, device, body["relay"], now=now, actor=actor)
             if "disabled" in body:
-                when = now if body["disabled"] else None
-                directory.set_disabled(db, "device", device, when, now=now, actor=by)
+                disabled_at = now if body["disabled"] else None
+                directory.set_disabled(db, "device", device, disabled_at, now=now, actor=actor)
             if body.get("revoked"):
-                revocation.revoke(db, device, body.get("why", ""), now=now, actor=by)
+                revocation.revoke(db, device, body.get("why", ""), now=now, actor=actor)
             elif "revoked" in body:
-                revocation.restore(db, device, now=now, actor=by)
+                revocation.restore(db, device, now=now, actor=actor)
                 # Other devices may have relayed items of this device.
                 holders = dead_letters.list_devices_with_letters(db, caller.workspace)
-            taken = kept_letters.accept_letters(db, self._mobile_originated, holders)
-            (shown,), _ = reading.list_devices(db, caller, device + 1, 1, now)
-            return {**shown, "deadLettersTaken": taken}
+            accepted_letters = kept_letters.accept_letters(db, self._mobile_originated, holders)
+            (shown_device,), _ = reading.list_devices(db, caller, device + 1, 1, now)
+            return {**shown_device, "deadLettersTaken": accepted_letters}
 
         return make_json_response(await self._acts.carry_out(caller, store_changes))
 
@@ -194,9 +196,9 @@ class DevicesApi:
         refuse_others(request, ())
         text = read_body(request, GIVEN_KEY).get("given") if request.body else None
         key = secret.make_air_key() if text is None else bytes.fromhex(text)
-        taken = await self._set_key(caller, id, key)
-        shown = {"satelliteKey": key.hex()} if text is None else {}
-        return make_json_response({**shown, "deadLettersTaken": taken})
+        accepted_letters = await self._set_key(caller, id, key)
+        shown_key = {"satelliteKey": key.hex()} if text is None else {}
+        return make_json_response({**shown_key, "deadLettersTaken": accepted_letters})
 
     async def remove_key(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
         """Remove the satellite key of a device. The hub then accepts the device's messages without

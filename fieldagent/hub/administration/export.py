@@ -44,28 +44,28 @@ def list_item_numbers(db: Db, subject: Subject, after: int) -> tuple[list[int], 
     """Examine the next items after the id `after`. Return those of the subject, and the last id
     that was examined, or None if there are no more items.
     """
-    passed = [
+    passed_numbers = [
         number
         for (number,) in db.execute(
             "SELECT id FROM item WHERE id > ? ORDER BY id LIMIT ?", after, AT_ONCE
         )
     ]
-    if not passed:
+    if not passed_numbers:
         return [], None
-    where, parameters = subject.items
+    condition, parameters = subject.items
     rows = db.execute(
-        f"SELECT id FROM item WHERE id > ? AND id <= ? AND {where} ORDER BY id",
+        f"SELECT id FROM item WHERE id > ? AND id <= ? AND {condition} ORDER BY id",
         after,
-        passed[-1],
+        passed_numbers[-1],
         *parameters,
     )
-    return [number for (number,) in rows], passed[-1]
+    return [number for (number,) in rows], passed_numbers[-1]
 
 
 def count_items(db: Db, subject: Subject) -> int:
     """Return the number of the subject's items."""
-    where, parameters = subject.items
-    ((count,),) = db.execute(f"SELECT count(*) FROM item WHERE {where}", *parameters)
+    condition, parameters = subject.items
+    ((count,),) = db.execute(f"SELECT count(*) FROM item WHERE {condition}", *parameters)
     return int(count)
 
 
@@ -179,9 +179,9 @@ def _list_contacts(db: Db, subject: Subject, now: float) -> list[Row]:
 def _list_passkeys(db: Db, subject: Subject, now: float) -> list[Row]:
     """Return the owner and the times of use of each passkey. The keys are not included."""
     members = f"SELECT member FROM membership WHERE workspace = {subject.id}"
-    whose = members if subject.kind == "workspace" else str(subject.id)
+    owners = members if subject.kind == "workspace" else str(subject.id)
     rows = db.execute(
-        f"SELECT member, name, created, used FROM passkey WHERE member IN ({whose}) ORDER BY id"
+        f"SELECT member, name, created, used FROM passkey WHERE member IN ({owners}) ORDER BY id"
     )
     return [dict(zip(("user", "name", "created", "used"), row, strict=True)) for row in rows]
 

@@ -71,12 +71,12 @@ class GroupsApi:
         body = read_body(request, NEW_GROUP_FIELDS)
 
         def store_group(db: Db, now: float) -> dict[str, Any]:
-            by, rule = str(caller.member), body.get("over_satellite", False)
+            actor, rule = str(caller.member), body.get("over_satellite", False)
             add, workspace = people.add_group, caller.workspace
-            group = add(db, workspace, body["name"], over_satellite=rule, now=now, actor=by)
+            group = add(db, workspace, body["name"], over_satellite=rule, now=now, actor=actor)
             join = body.get("members", frozenset())
             if join:
-                people.change_group(db, workspace, group, join=join, now=now, actor=by)
+                people.change_group(db, workspace, group, join=join, now=now, actor=actor)
             return _encode_group(db, workspace, group)
 
         return make_json_response(await self._acts.carry_out(caller, store_group), 201)
@@ -90,8 +90,8 @@ class GroupsApi:
 
         def store_changes(db: Db, now: float) -> dict[str, Any]:
             group = _find_group(db, caller, id)
-            by, workspace = str(caller.member), caller.workspace
-            people.change_group(db, workspace, group, **body, now=now, actor=by)
+            actor, workspace = str(caller.member), caller.workspace
+            people.change_group(db, workspace, group, **body, now=now, actor=actor)
             return _encode_group(db, workspace, group)
 
         return make_json_response(await self._acts.carry_out(caller, store_changes))

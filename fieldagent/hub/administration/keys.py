@@ -121,8 +121,8 @@ class KeysApi:
         rate = {"per_minute": None, "burst": None, **read_body(request, RATE)}
 
         def store_rate(db: Db, now: float) -> dict[str, Any]:
-            key, by = _find_credential(db, "key", caller, id)["id"], str(caller.member)
-            return credentials.set_rate(db, caller.workspace, key, **rate, now=now, actor=by)
+            key, actor = _find_credential(db, "key", caller, id)["id"], str(caller.member)
+            return credentials.set_rate(db, caller.workspace, key, **rate, now=now, actor=actor)
 
         return make_json_response(await self._acts.carry_out(caller, store_rate))
 
@@ -131,12 +131,12 @@ class KeysApi:
         refuse_others(request, ())
 
         def revoke_credential(db: Db, now: float) -> None:
-            row, by = _find_credential(db, kind, caller, id), str(caller.member)
+            row, actor = _find_credential(db, kind, caller, id), str(caller.member)
             if row["id"] == caller.key:
                 raise Refused("this call uses that key: revoke it with another key")
             if row["revoked"] is None:
                 credentials.revoke_credential(
-                    db, kind, caller.workspace, row["id"], now=now, actor=by
+                    db, kind, caller.workspace, row["id"], now=now, actor=actor
                 )
 
         await self._acts.carry_out(caller, revoke_credential)

@@ -90,11 +90,11 @@ class RadioKeyApi:
         body = read_body(request, ORDER)
         left_out, bearer = body.get("left_out", frozenset()), body.get("bearer", "")
         agreed = body.get("credits", 0)
-        asked = read_repeatable(request, caller)
+        repeatable = read_repeatable(request, caller)
 
         def begin_change(db: Db, now: float) -> dict[str, Any] | None:
             workspace = caller.workspace
-            if find_answer(db, asked) is not None:
+            if find_answer(db, repeatable) is not None:
                 return radio_key.describe_change(db, workspace, now)
             for each in left_out:
                 if not reading.is_device_known(db, caller, each):
@@ -111,10 +111,12 @@ class RadioKeyApi:
                         credits=price.credits,
                     )
                 )
-            by = str(caller.member)
+            actor = str(caller.member)
             key = make_air_key()
-            radio_key.begin_change(db, workspace, key, bearer, left_out=left_out, actor=by, now=now)
-            store_result(db, asked, "", now)
+            radio_key.begin_change(
+                db, workspace, key, bearer, left_out=left_out, actor=actor, now=now
+            )
+            store_result(db, repeatable, "", now)
             return radio_key.describe_change(db, workspace, now)
 
         return make_json_response({"change": await self._acts.carry_out(caller, begin_change)}, 202)

@@ -39,10 +39,10 @@ class RecordsApi:
         """Return a page of the workspace's audit log, newest first."""
         refuse_others(request, ("before", "limit"))
         before, limit = read_place(request)
-        lines, following = await self._acts.store.read(
+        lines, next_line = await self._acts.store.read(
             lambda db: audit.list_page(db, caller.workspace, before, limit)
         )
-        return make_page(request, {"audit": lines}, "before", following)
+        return make_page(request, {"audit": lines}, "before", next_line)
 
     async def answer_letters(self, request: Request, caller: Caller) -> Response:
         """Return a page of dead letters. Letters from an IMEI without a device are not included.
@@ -54,8 +54,8 @@ class RecordsApi:
         rows = await self._acts.store.read(
             lambda db: dead_letters.list_workspace_letters(db, caller.workspace, before, limit + 1)
         )
-        following = rows[limit - 1]["id"] if len(rows) > limit else None
-        return make_page(request, {"deadLetters": rows[:limit]}, "before", following)
+        next_id = rows[limit - 1]["id"] if len(rows) > limit else None
+        return make_page(request, {"deadLetters": rows[:limit]}, "before", next_id)
 
     async def discard(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
         """Delete a dead letter permanently, and respond with status 204. Raises Problem 404 if the
@@ -67,8 +67,8 @@ class RecordsApi:
             letter = read_id(id)
             if not dead_letters.is_of_workspace(db, caller.workspace, letter):
                 raise make_unknown("dead letter", id)
-            by, workspace = str(caller.member), caller.workspace
-            dead_letters.discard_letter(db, letter, workspace=workspace, now=now, actor=by)
+            actor, workspace = str(caller.member), caller.workspace
+            dead_letters.discard_letter(db, letter, workspace=workspace, now=now, actor=actor)
 
         await self._acts.carry_out(caller, discard_letter)
         return Response(204)
@@ -81,11 +81,16 @@ class RecordsApi:
 
         def replay_letter(db: Db, now: float) -> int:
             devices = dead_letters.list_devices_with_letters(db, caller.workspace)
-            taken = kept_letters.accept_letters(db, self._mobile_originated, devices)
+            accepted_letters = kept_letters.accept_letters(db, self._mobile_originated, devices)
             audit.write_line(
-                db, caller.workspace, str(caller.member), "dead-letter replay", str(taken), now
+                db,
+                caller.workspace,
+                str(caller.member),
+                "dead-letter replay",
+                str(accepted_letters),
+                now,
             )
-            return taken
+            return accepted_letters
 
         return make_json_response(
             {"deadLettersTaken": await self._acts.carry_out(caller, replay_letter)}

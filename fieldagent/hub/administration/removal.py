@@ -20,15 +20,15 @@ async def delete_subject(
     """Delete the subject in several steps. If the call is interrupted, a repeated call continues
     the deletion.
     """
-    by = str(caller.member)
+    actor = str(caller.member)
 
     def begin(db: Db, now: float) -> tuple[Subject, bool]:
         subject = find(db, now)
         deletion.plan_deletion(db, subject)
-        return subject, deletion.begin_deletion(db, subject, now, by)
+        return subject, deletion.begin_deletion(db, subject, now, actor)
 
     subject, linked = await acts.carry_out(caller, begin)
-    steps, result = deletion.list_steps(subject, linked, acts.clock, by), None
+    steps, result = deletion.list_steps(subject, linked, acts.clock, actor), None
     with suppress(StopIteration):
         while True:
             step = steps.send(result)

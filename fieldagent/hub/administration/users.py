@@ -89,13 +89,15 @@ class UsersApi:
             body["password"] = await _hash_password(password)
 
         def store_user(db: Db, now: float) -> dict[str, Any]:
-            by = str(caller.member)
+            actor = str(caller.member)
             until = now + ONE_TIME_LIFETIME_S if password else None
-            id_ = directory.add_user(db, caller.workspace, **body, until=until, now=now, actor=by)
+            id_ = directory.add_user(
+                db, caller.workspace, **body, until=until, now=now, actor=actor
+            )
             if role != "member":
-                directory.set_role(db, caller.workspace, id_, role, now=now, actor=by)
-            shown = {"password": password, "until": until} if password else {}
-            return {"id": str(id_), **shown}
+                directory.set_role(db, caller.workspace, id_, role, now=now, actor=actor)
+            shown_password = {"password": password, "until": until} if password else {}
+            return {"id": str(id_), **shown_password}
 
         return make_json_response(await self._acts.carry_out(caller, store_user), 201)
 
@@ -107,32 +109,39 @@ class UsersApi:
         body = read_body(request, CHANGE)
 
         def store_changes(db: Db, now: float) -> dict[str, Any]:
-            member, by = _find_member(db, caller, id), str(caller.member)
+            member, actor = _find_member(db, caller, id), str(caller.member)
             if body.keys() & {"role", "disabled"}:
                 _check_other(caller, member)
             if "role" in body:
-                directory.set_role(db, caller.workspace, member, body["role"], now=now, actor=by)
+                directory.set_role(db, caller.workspace, member, body["role"], now=now, actor=actor)
             if "over_satellite" in body:
-                wanted = body["over_satellite"]
+                over_satellite = body["over_satellite"]
                 directory.add_member(
-                    db, caller.workspace, member, over_satellite=wanted, now=now, actor=by
+                    db,
+                    caller.workspace,
+                    member,
+                    over_satellite=over_satellite,
+                    now=now,
+                    actor=actor,
                 )
             if "all_positions" in body:
-                workspace, every = caller.workspace, body["all_positions"]
+                workspace, all_positions = caller.workspace, body["all_positions"]
                 people.set_position_filter(
-                    db, workspace, member, all_positions=every, now=now, actor=by
+                    db, workspace, member, all_positions=all_positions, now=now, actor=actor
                 )
             if "radios" in body:
                 workspace, radios = caller.workspace, body["radios"]
-                people.set_radios(db, workspace, member, radios, now=now, actor=by)
-            taken = 0
+                people.set_radios(db, workspace, member, radios, now=now, actor=actor)
+            accepted_letters = 0
             if "disabled" in body:
                 directory.check_here_alone(db, caller.workspace, member)
-                when = now if body["disabled"] else None
-                devices = directory.set_disabled(db, "member", member, when, now=now, actor=by)
-                taken = kept_letters.accept_letters(db, self._mobile_originated, devices)
-            (shown,), _ = reading.list_users(db, caller, member + 1, 1)
-            return {**shown, "deadLettersTaken": taken}
+                disabled_at = now if body["disabled"] else None
+                devices = directory.set_disabled(
+                    db, "member", member, disabled_at, now=now, actor=actor
+                )
+                accepted_letters = kept_letters.accept_letters(db, self._mobile_originated, devices)
+            (shown_user,), _ = reading.list_users(db, caller, member + 1, 1)
+            return {**shown_user, "deadLettersTaken": accepted_letters}
 
         return make_json_response(await self._acts.carry_out(caller, store_changes))
 
@@ -163,8 +172,8 @@ class UsersApi:
             member, until = _find_member(db, caller, id), now + ONE_TIME_LIFETIME_S
             _check_other(caller, member)
             directory.check_here_alone(db, caller.workspace, member)
-            by = str(caller.member)
-            directory.set_password(db, member, hashed, until=until, now=now, actor=by)
+            actor = str(caller.member)
+            directory.set_password(db, member, hashed, until=until, now=now, actor=actor)
             return until
 
         until = await self._acts.carry_out(caller, store_password)

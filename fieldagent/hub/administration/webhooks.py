@@ -39,8 +39,8 @@ URL_MAX, VALUE_MAX = 2_000, 1_000
 def _read_headers(value: Any) -> Mapping[str, str]:
     if not isinstance(value, dict) or len(value) > 20:
         raise WrongValue("must be an object of at most 20 names with their values")
-    read = make_line_reader(VALUE_MAX, least=0)
-    return {make_line_reader(VALUE_MAX)(name): read(each) for name, each in value.items()}
+    read_line = make_line_reader(VALUE_MAX, least=0)
+    return {make_line_reader(VALUE_MAX)(name): read_line(each) for name, each in value.items()}
 
 
 NEW_WEBHOOK_FIELDS = {
@@ -156,16 +156,16 @@ class WebhooksApi:
         """
         refuse_others(request, ())
         body = read_body(request, SECRET) if request.body else {}
-        asked = read_repeatable(request, caller)
+        repeatable = read_repeatable(request, caller)
         try:
             signing = webhook_directory.read_or_make_secrets(body.get("secret") or "")
         except WrongProperty as error:
             raise _make_fault(error) from None
 
         def store_secret(db: Db, now: float) -> tuple[str, ...]:
-            done = find_answer(db, asked) is not None
+            is_repeated = find_answer(db, repeatable) is not None
             webhook = _find_webhook(db, caller, id)
-            if done:
+            if is_repeated:
                 return webhook.secrets[: len(signing)]
             webhook_directory.sign_with(
                 *(db, caller.workspace, webhook.id, signing),
@@ -173,7 +173,7 @@ class WebhooksApi:
                 now=now,
                 actor=str(caller.member),
             )
-            store_result(db, asked, "", now)
+            store_result(db, repeatable, "", now)
             return signing
 
         newest = await self._acts.carry_out(caller, store_secret)
@@ -210,10 +210,10 @@ class WebhooksApi:
         """Return a page of the requests that the hub does not retry automatically, newest first."""
         refuse_others(request, ("before", "limit"))
         before, limit = read_place(request)
-        rows, following = await self._acts.store.read(
+        rows, next_id = await self._acts.store.read(
             lambda db: webhook_directory.list_dead_letters(db, caller.workspace, before, limit)
         )
-        return make_page(request, {"failures": rows}, "before", following)
+        return make_page(request, {"failures": rows}, "before", next_id)
 
     async def replay(self, request: Request, caller: Caller) -> Response:
         """Send dead letters again: the dead letters of the item in the body, or all dead

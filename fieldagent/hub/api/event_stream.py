@@ -75,13 +75,13 @@ class Follower:
         settled = True
         for number, at in rows:
             settled = settled and (not self.unsettled or at <= now - self.unsettled)
-            known = number in self._sent_ids
+            is_known = number in self._sent_ids
             if settled:
                 self.place = number
                 self._sent_ids.discard(number)
             else:
                 self._sent_ids.add(number)
-            if not known:
+            if not is_known:
                 places[number] = self.place
         return places
 
@@ -114,8 +114,8 @@ class EventStreams:
     async def listen(self, request: Request, caller: Caller) -> Response:
         """Return the HTTP response with the stream of events (text/event-stream)."""
         refuse_others(request, server_sent.QUERY)
-        asked = server_sent.parse_stream_request(request, TOPICS)
-        return server_sent.make_stream_response(partial(self.stream_events, caller, asked))
+        stream_request = server_sent.parse_stream_request(request, TOPICS)
+        return server_sent.make_stream_response(partial(self.stream_events, caller, stream_request))
 
     async def stream_events(
         self, caller: Caller, stream_request: StreamRequest
@@ -123,9 +123,11 @@ class EventStreams:
         """Yield the events for a caller. The stream ends if the database is unavailable. A listener
         that reconnects misses no event.
         """
-        rings = caller.rings and "sos" in stream_request.topics
+        rings_here = caller.rings and "sos" in stream_request.topics
         console = (
-            self._leases.hold_console(caller.workspace, caller.member) if rings else nullcontext()
+            self._leases.hold_console(caller.workspace, caller.member)
+            if rings_here
+            else nullcontext()
         )
         try:
             async with console, aclosing(self._stream_texts(caller, stream_request)) as pieces:
@@ -141,8 +143,8 @@ class EventStreams:
         places = _read_places(stream_request.last, newest)
         unsettled = UNSETTLED_S if self._store.shared else 0.0
         items, happened = (Follower(each, unsettled) for each in places or newest)
-        lost = bool(stream_request.last) and places is None
-        yield LISTENING_COMMENT + (_encode_event(*newest, "lost", "{}") if lost else b"")
+        is_lost = bool(stream_request.last) and places is None
+        yield LISTENING_COMMENT + (_encode_event(*newest, "lost", "{}") if is_lost else b"")
         ends = trio.current_time() + STREAM_LIFETIME_S
         deadline = trio.current_time() + stream_request.quiet_max_s
         while trio.current_time() < ends:
@@ -179,7 +181,7 @@ class EventStreams:
             ) as rows:
                 async for batch in rows:
                     at = happened.place
-                    yield b"".join(_encode_event(place, at, *told) for told, place in batch)
+                    yield b"".join(_encode_event(place, at, *event) for event, place in batch)
         if not topics.isdisjoint((sos.SOS, sos.ALARM)):
             look = _View(caller.workspace, None, happened.place, happened.capacity)
             async with aclosing(
@@ -187,8 +189,10 @@ class EventStreams:
             ) as rows:
                 async for batch in rows:
                     at = items.place
-                    wanted = [each for each in batch if each[0][0] in topics]
-                    yield b"".join(_encode_event(at, place, *told) for told, place in wanted)
+                    wanted_events = [each for each in batch if each[0][0] in topics]
+                    yield b"".join(
+                        _encode_event(at, place, *event) for event, place in wanted_events
+                    )
 
     async def _read_fresh(
         self, behind: _Behind, texts: _Texts, look: _View, follower: Follower
@@ -198,13 +202,15 @@ class EventStreams:
         are done once.
         """
         rows = await self._store.read_together(behind, look)
-        fresh = follower.select_fresh(rows, self._clock())
-        numbers = tuple(fresh)
-        for begin in range(0, len(numbers), HELD_ROWS_MAX):
-            few = numbers[begin : begin + HELD_ROWS_MAX]
+        fresh_rows = follower.select_fresh(rows, self._clock())
+        numbers = tuple(fresh_rows)
+        for start in range(0, len(numbers), HELD_ROWS_MAX):
+            few = numbers[start : start + HELD_ROWS_MAX]
             documents = await self._store.read_together(texts, few)
             if documents:
-                yield [(documents[number], fresh[number]) for number in few if number in documents]
+                yield [
+                    (documents[number], fresh_rows[number]) for number in few if number in documents
+                ]
 
 
 class _Listener(NamedTuple):
@@ -282,12 +288,12 @@ def _read_events(db: Db, id_groups: Sequence[tuple[int, ...]]) -> list[dict[int,
         events: dict[int, _NamedText] = {}
         for number in numbers:
             if (incident := sos.find_by_event(db, number)) is not None:
-                shown = {
+                event_fields = {
                     **sos_desk.describe_sos(db, incident),
                     "event": sos_desk.encode_desk_event(db, number),
                 }
                 topic = sos.ALARM if incident.is_alarm else sos.SOS
-                events[number] = topic, json.dumps(shown)
+                events[number] = topic, json.dumps(event_fields)
         return events
 
     return _remove_duplicates(id_groups, encode)
@@ -313,10 +319,10 @@ def _read_places(last: str, newest: tuple[int, int]) -> tuple[int, int] | None:
     """Return the places in an event id. Return None if the id is malformed, or newer than the
     database, which may have been restored.
     """
-    read = _ID.fullmatch(last)
-    if read is None:
+    id_match = _ID.fullmatch(last)
+    if id_match is None:
         return None
-    places = int(read[1]), int(read[2])
+    places = int(id_match[1]), int(id_match[2])
     return None if places[0] > newest[0] or places[1] > newest[1] else places
 
 

@@ -145,12 +145,12 @@ class HubApi:
 
     async def answer_push(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
         """Return the state of a push for each device."""
-        standing = await self._store.read(
+        push_state = await self._store.read(
             lambda db: describe_push_state(db, caller, id, self._clock())
         )
-        if standing is None:
+        if push_state is None:
             raise Problem(404, "you have no push with this id, or it ended and was deleted")
-        return make_json_response(standing)
+        return make_json_response(push_state)
 
     @contextmanager
     def _count_request(self) -> Iterator[None]:
@@ -197,15 +197,15 @@ class HubApi:
         # Check for earlier pushes first. An accepted push stays accepted, even if the hub would
         # refuse the same push now.
         names = {each.name for each in called if isinstance(each.parsed, Push) and each.name}
-        known = find_earlier(db, names)
+        earlier_pushes = find_earlier(db, names)
         refusals = [
-            problem or _find_refusal(db, each, members, known, now)
+            problem or _find_refusal(db, each, members, earlier_pushes, now)
             for problem, each in zip(counted.problems, push_requests, strict=True)
         ]
         postings: dict[PushRequest, ledger.Posting] = {}
         far: dict[PushRequest, SatelliteKits] = {}
         for at, each in enumerate(push_requests):
-            if refusals[at] is None and each.name not in known:
+            if refusals[at] is None and each.name not in earlier_pushes:
                 posting = make_posting(db, each.push, members, now, self._time_to_live)
                 if isinstance(posting, Problem):
                     refusals[at] = posting
@@ -216,23 +216,30 @@ class HubApi:
                     refusals[at] = _make_refused(db, each, problem, now)
                 else:
                     postings[each] = posting
-        taken = [
+        accepted = [
             each for each, refusal in zip(push_requests, refusals, strict=True) if refusal is None
         ]
         # Enter only the first push with an Idempotency-Key. All other pushes with this key are
         # repeats.
-        fresh: dict[Name | PushRequest, PushRequest] = {}
-        for each in taken:
-            if each.name not in known:
-                fresh.setdefault(each.name or each, each)
-        entered = self._enter(db, {each: postings[each] for each in fresh.values()}, far, now)
-        done = [(Repeatable(each.name, _digest(each)), id_) for each, id_ in entered if each.name]
-        store_results(db, done, now)
+        new_pushes: dict[Name | PushRequest, PushRequest] = {}
+        for each in accepted:
+            if each.name not in earlier_pushes:
+                new_pushes.setdefault(each.name or each, each)
+        entered_ids = self._enter(
+            db, {each: postings[each] for each in new_pushes.values()}, far, now
+        )
+        repeatables = [
+            (Repeatable(each.name, _digest(each)), id_) for each, id_ in entered_ids if each.name
+        ]
+        store_results(db, repeatables, now)
         store_rates(db, counted)
-        known |= {each.name: (_digest(each), request) for each, request in entered if each.name}
-        requests = dict(entered)
+        earlier_pushes |= {
+            each.name: (_digest(each), request) for each, request in entered_ids if each.name
+        }
+        requests = dict(entered_ids)
         return [
-            refusal or (_repeat_answer(each, *known[each.name]) if each.name else requests[each])
+            refusal
+            or (_repeat_answer(each, *earlier_pushes[each.name]) if each.name else requests[each])
             for each, refusal in zip(push_requests, refusals, strict=True)
         ]
 
@@ -244,7 +251,7 @@ class HubApi:
         now: float,
     ) -> list[tuple[PushRequest, str]]:
         """Enter the pushes. Return each push with its requestId."""
-        entered = ledger.enter_all(db, list(postings.values()), now=now, grace=self._grace)
+        entered_items = ledger.enter_all(db, list(postings.values()), now=now, grace=self._grace)
         lines = [
             AuditLine(
                 each.caller.workspace,
@@ -252,12 +259,12 @@ class HubApi:
                 PUSH,
                 f"item {item}, {_describe_refusal(each)}",
             )
-            for each, (item, _) in zip(postings, entered, strict=True)
+            for each, (item, _) in zip(postings, entered_items, strict=True)
         ]
         write_lines(db, lines, now)
-        for each, (item, _) in zip(postings, entered, strict=True):
+        for each, (item, _) in zip(postings, entered_items, strict=True):
             delay_until_linked(db, item, satellite_kits[each])
-        return [(each, request) for each, (_, request) in zip(postings, entered, strict=True)]
+        return [(each, request) for each, (_, request) in zip(postings, entered_items, strict=True)]
 
 
 def make_posting(
@@ -274,8 +281,8 @@ def make_posting(
             return replace(posting, device=carrier, to=push.target)
     if push.group is None:
         return posting
-    named = -push.group if isinstance(push.group, int) else f"group:{push.group}"
-    recipient = people.find_recipient(db, push.workspace, named)
+    group_address = -push.group if isinstance(push.group, int) else f"group:{push.group}"
+    recipient = people.find_recipient(db, push.workspace, group_address)
     if recipient.reason:
         return Problem(403, sentence("targetGroup: {why}", why=recipient.reason))
     # The kits must know the group, because a person who uses a kit may be in several groups.
@@ -346,16 +353,16 @@ def _find_refusal(
 
 
 def _make_refused(db: Db, request: PushRequest, problem: Problem, now: float) -> Problem:
-    who = request.caller
-    write_line(db, who.workspace, str(who.member), "push refused", problem.detail, now)
+    caller = request.caller
+    write_line(db, caller.workspace, str(caller.member), "push refused", problem.detail, now)
     return problem
 
 
 def _describe_refusal(request: PushRequest) -> str:
     push = request.push
-    whom = f"user {push.target}" if push.target else f"workspace {push.workspace}"
-    whom = f"group {push.group}" if push.group else whom
-    return f"a {push.kind} of {push.source} to {whom}, key {request.caller.key_name!r}"
+    addressee = f"user {push.target}" if push.target else f"workspace {push.workspace}"
+    addressee = f"group {push.group}" if push.group else addressee
+    return f"a {push.kind} of {push.source} to {addressee}, key {request.caller.key_name!r}"
 
 
 def _repeat_answer(request: PushRequest, digest: bytes, request_id: str) -> Problem | str:

@@ -74,16 +74,16 @@ class ReadApi:
         names = ("text", "sender", "device", "kind", "sos", "since", "until", "before", "limit")
         refuse_others(request, names)
         sos = read_one_of(request, "sos", ("true", "false"))
-        wanted = _read_filter(
+        wanted_items = _read_filter(
             request,
             device=read_integer(request, "device", 0, range(1, END + 1)) or None,
             kind=read_one_of(request, "kind", tuple(ITEMS)),
             sos=None if sos is None else sos == "true",
             text=dict(request.query).get("text", ""),
         )
-        matches, following = await self._read_page(request, caller, wanted)
-        listed = {"items": [each.encode() for each in matches]}
-        return make_page(request, listed, "before", following)
+        matches, next_place = await self._read_page(request, caller, wanted_items)
+        item_page = {"items": [each.encode() for each in matches]}
+        return make_page(request, item_page, "before", next_place)
 
     async def answer_pushes(self, request: Request, caller: Caller) -> Response:
         """Return a page of pushes, newest first. Each push has the path of its state. A User sees
@@ -92,10 +92,12 @@ class ReadApi:
         refuse_others(request, ("since", "until", "before", "limit"))
         # As for a single push, a User sees only their own pushes.
         sender = None if caller.sees_all else caller.member
-        wanted = _read_filter(request, pushed=True, sender=sender)
-        matches, following = await self._read_page(request, caller, wanted)
-        listed = [{**each.encode(), "standing": f"/api/push/{each.request_id}"} for each in matches]
-        return make_page(request, {"pushes": listed}, "before", following)
+        wanted_items = _read_filter(request, pushed=True, sender=sender)
+        matches, next_place = await self._read_page(request, caller, wanted_items)
+        push_page = [
+            {**each.encode(), "standing": f"/api/push/{each.request_id}"} for each in matches
+        ]
+        return make_page(request, {"pushes": push_page}, "before", next_place)
 
     async def answer_positions(self, request: Request, caller: Caller) -> Response:
         """Return a page of positions as GeoJSON, GPX or KML. `?format=` or the header Accept
@@ -105,29 +107,29 @@ class ReadApi:
         refuse_others(request, ("sender", "since", "until", "before", "limit", "format"))
         accepts = request.headers.get("accept", "")
         accepted = [name for name in tracks.DOCUMENTS if tracks.CONTENT_TYPES[name] in accepts]
-        named = read_one_of(request, "format", tuple(tracks.CONTENT_TYPES))
-        named = named or (accepted[0] if accepted else "geojson")
-        matches, following = await self._read_page(
+        format_name = read_one_of(request, "format", tuple(tracks.CONTENT_TYPES))
+        format_name = format_name or (accepted[0] if accepted else "geojson")
+        matches, next_place = await self._read_page(
             request, caller, _read_filter(request, kind="location")
         )
         placed = [place for each in matches if (place := each.make_placed()) is not None]
         # GPX and KML have no field for the next page, so the header Link contains it in all
         # formats.
-        response = make_page(request, tracks.make_geojson(placed), "before", following)
-        if named in tracks.DOCUMENTS:
+        response = make_page(request, tracks.make_geojson(placed), "before", next_place)
+        if format_name in tracks.DOCUMENTS:
             response = response._replace(
-                body=tracks.DOCUMENTS[named](placed).encode("utf-8", "replace")
+                body=tracks.DOCUMENTS[format_name](placed).encode("utf-8", "replace")
             )
         headers = (*response.headers, ("Vary", "Accept"))
-        return response._replace(content_type=tracks.CONTENT_TYPES[named], headers=headers)
+        return response._replace(content_type=tracks.CONTENT_TYPES[format_name], headers=headers)
 
     async def answer_item(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
         """Return an item and its deliveries to devices and webhooks."""
         refuse_others(request, ())
 
         def read_item(db: Db) -> dict[str, Any] | None:
-            wanted = ItemFilter(request_id=id)
-            (numbers, _) = reading.find_items(db, caller, wanted, END, 1)
+            item_filter = ItemFilter(request_id=id)
+            (numbers, _) = reading.find_items(db, caller, item_filter, END, 1)
             for each in reading.list_items(db, numbers):
                 return {
                     **each.encode(),
@@ -205,19 +207,19 @@ class ReadApi:
         """Return a page of the workspace's devices, newest first."""
         refuse_others(request, ("before", "limit"))
         before, limit = _read_place(request)
-        rows, following = await self._store.read(
+        rows, next_place = await self._store.read(
             lambda db: reading.list_devices(db, caller, before, limit, self._clock())
         )
-        return make_page(request, {"devices": rows}, "before", following)
+        return make_page(request, {"devices": rows}, "before", next_place)
 
     async def answer_users(self, request: Request, caller: Caller) -> Response:
         """Return a page of the workspace's users, newest first."""
         refuse_others(request, ("before", "limit"))
         before, limit = _read_place(request)
-        rows, following = await self._store.read(
+        rows, next_place = await self._store.read(
             lambda db: reading.list_users(db, caller, before, limit)
         )
-        return make_page(request, {"users": rows}, "before", following)
+        return make_page(request, {"users": rows}, "before", next_place)
 
     async def _read_page(
         self, request: Request, caller: Caller, item_filter: ItemFilter
@@ -226,7 +228,7 @@ class ReadApi:
         match, a page can be short although more items follow.
         """
         place, limit = _read_place(request)
-        following: int | None = place
+        next_place: int | None = place
         numbers: list[int] = []
         for _ in range(READS_PER_PAGE_MAX):
             look = partial(
@@ -236,18 +238,18 @@ class ReadApi:
                 before=place,
                 limit=limit - len(numbers),
             )
-            more, following = await self._store.read(look)
-            numbers += more
-            if following is None or len(numbers) >= limit or more:
+            more_items, next_place = await self._store.read(look)
+            numbers += more_items
+            if next_place is None or len(numbers) >= limit or more_items:
                 break
-            place = following
-        return await self._read(numbers), following
+            place = next_place
+        return await self._read(numbers), next_place
 
     async def _read(self, numbers: Sequence[int]) -> list[ReadItem]:
         items: list[ReadItem] = []
         for first in range(0, len(numbers), READ_AT_ONCE):
-            some = numbers[first : first + READ_AT_ONCE]
-            items += await self._store.read(partial(reading.list_items, numbers=some))
+            number_slice = numbers[first : first + READ_AT_ONCE]
+            items += await self._store.read(partial(reading.list_items, numbers=number_slice))
         return items
 
 

@@ -139,7 +139,7 @@ def _list_device_items(
     ends = [min(row[0] for row in rows) for rows in (sent, incoming) if len(rows) == LOOKED_AT]
     edge = max(ends, default=None)
     numbers = [id_ for id_, source in sent if source == device] + [
-        id_ for id_, meant in incoming if meant
+        id_ for id_, is_meant in incoming if is_meant
     ]
     numbers = sorted((each for each in numbers if edge is None or each >= edge), reverse=True)
     # The two lists together can exceed the limit of one read.
@@ -290,9 +290,9 @@ class ReadItem(NamedTuple):
         """Return the item in the form of the read API. `accepted` is a Unix time. `event` is the
         item in the form of payloads.
         """
-        said = make_event(self.item, self.moment)
-        if (seen := parse_stored_object(self.estimate, make_estimated_position)) is not None:
-            said["estimatedPosition"] = seen
+        event = make_event(self.item, self.moment)
+        if (estimate := parse_stored_object(self.estimate, make_estimated_position)) is not None:
+            event["estimatedPosition"] = estimate
         return {
             "id": self.request_id,
             "sender": {"id": self.sender.id, "name": self.sender.name, "type": self.sender.type},
@@ -307,7 +307,7 @@ class ReadItem(NamedTuple):
             "to": parse_stored_object(self.to, dict[str, Any]),
             "receipt": "read" if self.wants_receipt else None,
             "reached": self.reached,
-            "event": said,
+            "event": event,
         }
 
 
@@ -328,8 +328,10 @@ def list_items(db: Db, numbers: Sequence[int]) -> list[ReadItem]:
 
 
 def _read(row: Sequence[Any], steps: list[dict[str, Any]]) -> ReadItem:
-    *who, accepted, sos, unauthenticated, revoked, restored, estimate, body = row
-    number, request_id, sender, name, type_, device, target, addressee, asks = who
+    *sender_columns, accepted, sos, unauthenticated, revoked, restored, estimate, body = row
+    number, request_id, sender, name, type_, device, target, addressee, wants_receipt = (
+        sender_columns
+    )
     entry = decode_stored_entry(body)
     content = entry.content
     assert isinstance(content, Item), "the ledger holds items alone"
@@ -351,7 +353,7 @@ def _read(row: Sequence[Any], steps: list[dict[str, Any]]) -> ReadItem:
         content,
         estimate,
         addressee,
-        bool(asks),
+        bool(wants_receipt),
         steps,
     )
 
@@ -390,7 +392,7 @@ def list_deliveries(
     """
     which = _Conditions()
     if state is not None:
-        states = [each for each, shown in STATES.items() if shown == state]
+        states = [each for each, shown_state in STATES.items() if shown_state == state]
         which.add(f"state IN ({', '.join('?' * len(states))})", *states)
     if not caller.sees_all:
         which.add(IS_SEEN_BY, caller.member, caller.member, caller.member)
@@ -403,8 +405,8 @@ def list_deliveries(
         *which.parameters,
         limit + 1,
     )
-    passed = f"SELECT {workspace_log.NUMBER} {_FROM_AWAITED}"
-    end = _find_last(db, passed, (device, before))
+    passed_query = f"SELECT {workspace_log.NUMBER} {_FROM_AWAITED}"
+    end = _find_last(db, passed_query, (device, before))
     if end is not None:  # Between `end` and the first existing row there may be more items.
         rows = [row for row in rows if row[0] >= end]
     entries = [
@@ -414,18 +416,22 @@ def list_deliveries(
             "sos": sos == 1,
             "accepted": float(accepted),
             "state": find_shown_state(stored_state),
-            "over": way,
-            "ended": None if ended is None else float(ended),
+            "over": bearer,
+            "ended": None if ended_at is None else float(ended_at),
             "reason": reason,
         }
-        for _, request_id, kind, sos, accepted, stored_state, way, ended, reason in rows[:limit]
+        for _, request_id, kind, sos, accepted, stored_state, bearer, ended_at, reason in rows[
+            :limit
+        ]
     ]
     if len(rows) > limit:
         return entries, rows[limit - 1][0]
     if end is not None:
         return entries, end
-    passed = "SELECT sequence FROM delivery WHERE device = ? AND sequence < ? ORDER BY sequence"
-    return entries, _find_last(db, passed, (device, before))
+    passed_query = (
+        "SELECT sequence FROM delivery WHERE device = ? AND sequence < ? ORDER BY sequence"
+    )
+    return entries, _find_last(db, passed_query, (device, before))
 
 
 WAITING_SHOWN = 1_000
@@ -497,13 +503,13 @@ def list_devices(
 def _encode_device(row: Mapping[str, Any], caller: Caller, now: float) -> dict[str, Any]:
     revoked = position = account = None
     if row["revoked"] is not None:
-        why = row["revoked why"] if caller.sees_all else ""
-        revoked = {"since": float(row["revoked"]), "why": why}
+        revocation_reason = row["revoked why"] if caller.sees_all else ""
+        revoked = {"since": float(row["revoked"]), "why": revocation_reason}
     if row["position"] is not None:
         place = {name: row[name] for name in ("latitude", "longitude")}
         names = ("altitude", "speedOverGround", "courseOverGround")
-        known = {name: float(row[name]) for name in names if row[name] is not None}
-        position = {**place, "at": float(row["position"]), **known}
+        known_numbers = {name: float(row[name]) for name in names if row[name] is not None}
+        position = {**place, "at": float(row["position"]), **known_numbers}
     if row["per day"] is not None:
         limits = {"perDay": row["per day"], "sosReserve": row["reserve"]}
         account = {**limits, "spent": row["spent"] or 0}
@@ -556,11 +562,13 @@ def list_users(
             "role": role,
             "email": email if caller.role == ADMINISTRATOR else None,
             "overSatellite": bool(over_satellite),
-            "allPositions": bool(every),
+            "allPositions": bool(all_positions),
             "disabled": disabled is not None,
             "devices": devices,
         }
-        for id_, name, type_, role, email, over_satellite, every, disabled, devices in rows[:limit]
+        for id_, name, type_, role, email, over_satellite, all_positions, disabled, devices in rows[
+            :limit
+        ]
     ]
     return entries, rows[limit - 1][0] if len(rows) > limit else None
 

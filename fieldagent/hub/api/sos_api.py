@@ -99,8 +99,8 @@ class SosApi:
 
     def _find(self, db: Db, workspace: int, number_: int, *, locked: bool = False) -> Sos | None:
         """Return the incident of this kind with the id `number_`, or None."""
-        found = sos.find_incident(db, workspace, number_, locked=locked)
-        return None if found is None or found.is_alarm is self._is_sos else found
+        incident = sos.find_incident(db, workspace, number_, locked=locked)
+        return None if incident is None or incident.is_alarm is self._is_sos else incident
 
     async def list(self, request: Request, caller: Caller) -> Response:
         """Return a page of the incidents of this kind in the workspace. All readers of the
@@ -113,13 +113,13 @@ class SosApi:
         limit = read_integer(request, "limit", LISTED, range(1, LISTED_MAX + 1))
 
         def read_page(db: Db) -> tuple[list[dict[str, Any]], int | None]:
-            listed = caller.workspace, state, before, limit + 1, text
-            incidents = sos.list_sos(db, *listed, kind=self._kind)
+            page_query = caller.workspace, state, before, limit + 1, text
+            incidents = sos.list_sos(db, *page_query, kind=self._kind)
             last = incidents[limit - 1].id if len(incidents) > limit else None
             return [sos_desk.describe_sos(db, each) for each in incidents[:limit]], last
 
-        listed, last = await self._store.read(read_page)
-        return make_page(request, {self._name: listed}, "before", last)
+        incident_page, last = await self._store.read(read_page)
+        return make_page(request, {self._name: incident_page}, "before", last)
 
     async def export(self, request: Request, caller: Caller) -> Response:
         """Return the newest `EXPORTED_MAX` incidents, as JSON with threads and timelines or as a
@@ -133,15 +133,15 @@ class SosApi:
         while len(history) < EXPORTED_MAX:
 
             def read_incidents(db: Db, before: int = before) -> list[dict[str, Any]]:
-                listed = caller.workspace, state, before, EXPORTED_AT_ONCE, text
-                incidents = sos.list_sos(db, *listed, kind=self._kind)
+                page_query = caller.workspace, state, before, EXPORTED_AT_ONCE, text
+                incidents = sos.list_sos(db, *page_query, kind=self._kind)
                 return [_add_timeline(db, each) for each in incidents]
 
-            some = await self._store.read(read_incidents)
-            if not some:
+            incidents_read = await self._store.read(read_incidents)
+            if not incidents_read:
                 break
-            history += some
-            before = some[-1]["id"]
+            history += incidents_read
+            before = incidents_read[-1]["id"]
         name = ("Content-Disposition", f'attachment; filename="{self._name}.{form}"')
         if form == "csv":
             return Response(
@@ -220,14 +220,14 @@ class SosApi:
     async def _carry_out(
         self, request: Request, id_: str, caller: Caller, operation: Deed, text: str
     ) -> Response:
-        number_, asked = _number(id_), read_repeatable(request, caller)
+        number_, repeatable = _number(id_), read_repeatable(request, caller)
 
         def carry_out(db: Db) -> dict[str, Any] | Problem | None:
-            done = find_answer(db, asked)
+            earlier_answer = find_answer(db, repeatable)
             incident = self._find(db, caller.workspace, number_, locked=True)
             if incident is None:
                 return None
-            if done is None:
+            if earlier_answer is None:
                 now = self._clock()
                 try:
                     incident = operation(db, incident, caller.member, text, now)
@@ -235,7 +235,7 @@ class SosApi:
                     return Problem(
                         409, str(refused), members={self._kind: _add_timeline(db, incident)}
                     )
-                store_result(db, asked, id_, now)
+                store_result(db, repeatable, id_, now)
             return _add_timeline(db, incident)
 
         try:
@@ -254,10 +254,10 @@ class SosApi:
 
     def _make_unknown(self, id_: str) -> Problem:
         if self._is_sos:
-            why = sentence("no SOS of this workspace has the number {id}", id=id_[:40])
+            unknown_text = sentence("no SOS of this workspace has the number {id}", id=id_[:40])
         else:
-            why = sentence("no alarm of this workspace has the number {id}", id=id_[:40])
-        return Problem(404, why)
+            unknown_text = sentence("no alarm of this workspace has the number {id}", id=id_[:40])
+        return Problem(404, unknown_text)
 
 
 def _make_mark_header(incident: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
@@ -311,10 +311,10 @@ def _read_text(request: Request, member: str, *, required: bool) -> str:
         )
     text = body.get(member, "")
     if not isinstance(text, str) or len(text) > sos_desk.TEXT_MAX or (required and not text):
-        what = sentence("a text of at most {most} characters", most=sos_desk.TEXT_MAX)
+        expected = sentence("a text of at most {most} characters", most=sos_desk.TEXT_MAX)
         raise Problem(
             422,
-            sentence("{member} is {what}", member=repr(member), what=what),
-            errors=[(what, f"/{member}")],
+            sentence("{member} is {what}", member=repr(member), what=expected),
+            errors=[(expected, f"/{member}")],
         )
     return text.encode("utf-8", "replace").decode().replace("\0", " ")

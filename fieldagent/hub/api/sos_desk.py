@@ -63,8 +63,8 @@ def acknowledge_as(db: Db, incident: Sos, by: Actor, text: str, now: float) -> S
     member, name = by.member, "" if by.member else by.name
     sos.record_event(db, incident.id, "seen", now, member=member, name=name, detail=text)
     due_receipts.owe_incident_update(db, incident, IncidentState.SEEN, by.name, text, now)
-    actor, whose = (str(member), "") if member else (CONTACT, f" by {by.name}")
-    _audit_act(db, incident, actor, "acknowledge", f"{incident.id}{whose}", now)
+    actor, author_text = (str(member), "") if member else (CONTACT, f" by {by.name}")
+    _audit_act(db, incident, actor, "acknowledge", f"{incident.id}{author_text}", now)
     return _repeat_result(db, incident)
 
 
@@ -103,9 +103,9 @@ def hand_over(
     detail = f"to {_read_name(db, next_dispatcher)}, once they take it{f': {text}' if text else ''}"
     sos.record_event(db, incident.id, "handed over", now, member=member, detail=detail)
     sos.set_asked(db, incident.id, next_dispatcher)
-    words = f"{_read_name(db, member)}{f': {text}' if text else ''}"
+    handover_text = f"{_read_name(db, member)}{f': {text}' if text else ''}"
     alarm.cancel_messages(db, incident.id)
-    alarm.notify_next_dispatcher(db, incident.id, next_dispatcher, words, now)
+    alarm.notify_next_dispatcher(db, incident.id, next_dispatcher, handover_text, now)
     _audit_act(db, incident, str(member), "hand over", f"{incident.id} to {next_dispatcher}", now)
     return _repeat_result(db, incident)
 
@@ -137,11 +137,11 @@ def send_text_to_kit(db: Db, incident: Sos, member: int, text: str, now: float) 
     """Send a person's text to the kit of an SOS, even if the SOS is closed. The text appears in the
     thread. Raises Refused if the kit cannot receive the text.
     """
-    ((to,),) = db.execute("SELECT member FROM device WHERE id = ?", incident.device)
+    ((kit_member,),) = db.execute("SELECT member FROM device WHERE id = ?", incident.device)
     if not can_kit_receive(db, incident):
         raise Refused("the kit is disabled: nothing is sent to it")
     posting = Posting(
-        incident.workspace, member, Message(text), int(now), ANSWER_PRIORITY, target=int(to)
+        incident.workspace, member, Message(text), int(now), ANSWER_PRIORITY, target=int(kit_member)
     )
     entered = ledger.enter(db, posting, now=now, grace=GRACE_S)
     sos.add_item(db, entered.item, incident.id)
@@ -185,10 +185,10 @@ def explain_end(db: Db, incident: Sos) -> str:
         if incident.is_alarm:
             return sentence("alarm {id} is closed", id=incident.short)
         return sentence("SOS {id} is closed", id=incident.short)
-    who = find_answerer(db, incident)
+    answerer = find_answerer(db, incident)
     if incident.is_alarm:
-        return sentence("{who} already has alarm {id}", who=who, id=incident.short)
-    return sentence("{who} already has SOS {id}", who=who, id=incident.short)
+        return sentence("{who} already has alarm {id}", who=answerer, id=incident.short)
+    return sentence("{who} already has SOS {id}", who=answerer, id=incident.short)
 
 
 def _check_its_user(incident: Sos) -> str:
@@ -242,8 +242,8 @@ def describe_for_pager(db: Db, id_: int, desk: str, link: str = "") -> dict[str,
     facts["short"] = sos.get_shown_number(id_, number)
     if revoked is not None:
         facts["revokedSince"] = float(revoked)
-    if (known := sos.find_place(db, id_)) is not None:
-        latitude, longitude, at = known
+    if (known_place := sos.find_place(db, id_)) is not None:
+        latitude, longitude, at = known_place
         place = f"mlat={latitude:.5f}&mlon={longitude:.5f}"
         facts["position"] = {
             "latitude": latitude,
@@ -267,12 +267,12 @@ def describe_sos(db: Db, incident: Sos) -> dict[str, Any]:
     """Return an SOS in the form for a dispatcher, with its items and the last position of its
     device.
     """
-    raised = [] if incident.item is None else [incident.item]
-    first = reading.list_items(db, raised)
-    numbers = {*raised, *sos.list_items(db, incident.id, SHOWN_ITEMS)}
+    raising_items = [] if incident.item is None else [incident.item]
+    first = reading.list_items(db, raising_items)
+    numbers = {*raising_items, *sos.list_items(db, incident.id, SHOWN_ITEMS)}
     thread = reading.list_items(db, sorted(numbers))[::-1]
-    said = [each for each in thread if each.device is not None]
-    ((name, revoked, why),) = db.execute(
+    kit_texts = [each for each in thread if each.device is not None]
+    ((name, revoked, revocation_reason),) = db.execute(
         "SELECT name, revoked, revoked_why FROM device WHERE id = ?", incident.device
     )
     place = sos.find_place(db, incident.id)
@@ -285,10 +285,11 @@ def describe_sos(db: Db, incident: Sos) -> dict[str, Any]:
         "number": incident.number,
         "short": incident.short,
         "item": first[0].encode() if first else None,
-        "items": [each.encode() for each in said],
+        "items": [each.encode() for each in kit_texts],
         "thread": _list_thread(db, incident, thread),
-        "unauthenticated": bool(said) and all(each.marks.unauthenticated for each in said),
-        "revoked": None if revoked is None else {"since": float(revoked), "why": why},
+        "unauthenticated": bool(kit_texts)
+        and all(each.marks.unauthenticated for each in kit_texts),
+        "revoked": None if revoked is None else {"since": float(revoked), "why": revocation_reason},
         "calledOff": sos.find_call_off(db, incident.id),
         "position": None if place is None else place._asdict(),
         "seen": None
@@ -358,8 +359,10 @@ def _list_steps_of_machines(db: Db, id_: int) -> list[dict[str, Any]]:
         *(id_, *BY_MACHINES, SINGLE_STEPS_MAX),
     )
     return [
-        _describe_step(encode_desk_event(db, number), many if many > SINGLE_STEPS_MAX else 1)
-        for number, many in rows
+        _describe_step(
+            encode_desk_event(db, number), step_count if step_count > SINGLE_STEPS_MAX else 1
+        )
+        for number, step_count in rows
     ]
 
 
@@ -377,10 +380,10 @@ def _list_reached(db: Db, items: Sequence[int]) -> dict[int, list[dict[str, Any]
             " device.id",
             *items,
         )
-        for item, name, state, ended in rows:
-            at = ended and float(ended)
-            standing = {"device": name, "state": find_shown_state(state), "ended": at}
-            standings.setdefault(item, []).append(standing)
+        for item, name, state, ended_at in rows:
+            at = ended_at and float(ended_at)
+            device_standing = {"device": name, "state": find_shown_state(state), "ended": at}
+            standings.setdefault(item, []).append(device_standing)
     return standings
 
 
@@ -403,5 +406,5 @@ def _encode_event(
     at: float, event: str, member: int | None, name: str, detail: str
 ) -> dict[str, Any]:
     id_ = None if member is None else str(member)
-    by = {"id": id_, "name": name} if member is not None or name else None
-    return {"at": float(at), "event": event, "by": by, "detail": detail}
+    person = {"id": id_, "name": name} if member is not None or name else None
+    return {"at": float(at), "event": event, "by": person, "detail": detail}

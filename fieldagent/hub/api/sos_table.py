@@ -33,10 +33,10 @@ def encode_table(incidents: Sequence[dict[str, Any]]) -> bytes:
 
 def make_row(incident: dict[str, Any]) -> list[Any]:
     """Return the row of an incident, in the order of `COLUMNS`."""
-    seen, place, item = incident["seen"], incident["position"], incident["item"]
+    seen_by, place, item = incident["seen"], incident["position"], incident["item"]
     ends = [step for step in incident["timeline"] if step["event"] == "closed"]
     end = ends[-1] if ends and incident["closed"] is not None else None
-    said = [each["event"].get("content", "") for each in incident["items"]]
+    texts = [each["event"].get("content", "") for each in incident["items"]]
     return [
         *(
             incident["id"],
@@ -47,13 +47,13 @@ def make_row(incident: dict[str, Any]) -> list[Any]:
         ),
         item and item["sender"]["name"],
         incident["raised"] and format_clock_time(incident["raised"]),
-        seen and format_clock_time(seen["at"]),
-        seen and seen["by"]["name"],
+        seen_by and format_clock_time(seen_by["at"]),
+        seen_by and seen_by["by"]["name"],
         incident["calledOff"] and format_clock_time(incident["calledOff"]),
         incident["closed"] and format_clock_time(incident["closed"]),
         end and end["by"] and end["by"]["name"],
         end and end["detail"],
-        " | ".join(filter(None, said)),
+        " | ".join(filter(None, texts)),
         place and place["latitude"],
         place and place["longitude"],
     ]

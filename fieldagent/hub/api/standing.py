@@ -89,16 +89,16 @@ def list_reached(db: Db, items: Sequence[int]) -> dict[int, list[dict[str, Any]]
     )
     # The sort preserves the order of time within a stage.
     for item, at, stage, name, member, text in sorted(rows, key=_compute_height):
-        who = name or (f"user {member}" if member else "")
+        receiver = name or (f"user {member}" if member else "")
         step = Stage(stage)
-        words = describe_stage(step, who or "the addressee", text)
+        stage_text = describe_stage(step, receiver or "the addressee", text)
         steps[item].append(
             {
                 "at": float(at or 0),
                 "stage": step.name.lower(),
-                "who": who,
+                "who": receiver,
                 "detail": text,
-                "text": words,
+                "text": stage_text,
             }
         )
     return steps
@@ -120,17 +120,17 @@ def list_device_standings(db: Db, item: int, now: float) -> list[dict[str, Any]]
         item,
     )
     for each in workspace_log.list_awaiting(db, item, now):
-        device, name, member, state, ended, reason = each
-        rows.append((device, name, member, state, None, ended, reason))
+        device, name, member, state, ended_at, reason = each
+        rows.append((device, name, member, state, None, ended_at, reason))
     return [
         {
             "id": id_,
             "name": name,
             "userId": str(member),
             "state": find_shown_state(state),
-            "over": way,
-            "ended": None if ended is None else float(ended),
+            "over": bearer,
+            "ended": None if ended_at is None else float(ended_at),
             "reason": reason,
         }
-        for id_, name, member, state, way, ended, reason in sorted(rows)
+        for id_, name, member, state, bearer, ended_at, reason in sorted(rows)
     ]

@@ -94,9 +94,11 @@ def make_quote(db: Db, posting: Posting, allowance: Allowance, now: float) -> Qu
         return quote
     if not allowance.allowed:
         return quote._replace(reason=allowance.not_allowed)
-    away = [int(each["id"]) for each in devices if not each["linked"]]
+    unlinked_ids = [int(each["id"]) for each in devices if not each["linked"]]
     is_text = isinstance(posting.item, Message)
-    if is_text and any(texts_to_kits.find_excess(db, posting, device, now) for device in away):
+    if is_text and any(
+        texts_to_kits.find_excess(db, posting, device, now) for device in unlinked_ids
+    ):
         return quote._replace(reason=NO_DISTANCE)
     return quote._replace(
         reason=allowance.spent_reason if quote.price > allowance.remaining else ""
@@ -106,20 +108,22 @@ def make_quote(db: Db, posting: Posting, allowance: Allowance, now: float) -> Qu
 def _list_kit_costs(db: Db, devices: Sequence[dict[str, Any]]) -> Iterator[KitCost]:
     by_sms = _find_heard_by_sms(db, [int(each["id"]) for each in devices])
     for device in devices:
-        over = device["satellite"]
+        over_satellite = device["satellite"]
         if device["linked"]:
             yield KitCost(device["name"], True, 0, 0, 0)
             continue
-        size = 0 if over is None else over["bytes"]
+        size = 0 if over_satellite is None else over_satellite["bytes"]
         sms = SMS_CREDITS if device["id"] in by_sms else 0
         # For a modem that is billed by bytes, a byte counts as a credit, as in a kit's bridges.
-        above = 0 if over is None else over["credits"] or compute_credits(size)
+        above = 0 if over_satellite is None else over_satellite["credits"] or compute_credits(size)
         yield KitCost(device["name"], False, size, sms, above + sms)
 
 
 def _find_heard_by_sms(db: Db, devices: list[int]) -> set[int]:
     if not devices:
         return set()
-    which, some = make_membership(db, devices)
-    rows = db.execute(f"SELECT device FROM contact WHERE way = 'sms' AND device {which}", *some)
+    which, membership_values = make_membership(db, devices)
+    rows = db.execute(
+        f"SELECT device FROM contact WHERE way = 'sms' AND device {which}", *membership_values
+    )
     return {device for (device,) in rows}

@@ -56,8 +56,12 @@ async def run_exclusively(
     while True:
         identity, workspace = "", None
         with log_once():
-            silent = watch.find_silent(await host.store.read(partial(read_tenure, name=post.name)))
-            identity = await host.store.commit(partial(take, now=host.clock(), silent=silent))
+            silent_tenure = watch.find_silent(
+                await host.store.read(partial(read_tenure, name=post.name))
+            )
+            identity = await host.store.commit(
+                partial(take, now=host.clock(), silent=silent_tenure)
+            )
             if identity:
                 workspace = await _find_workspace(host, post)
         if workspace is None:
@@ -106,16 +110,16 @@ async def _find_workspace(host: BridgeHost, post: BridgePost) -> int | None:
 
 async def _renew(host: BridgeHost, name: str, holder: str, scope: trio.CancelScope) -> None:
     """Renew the claim. If the renewal fails, stop the work before another process may take over."""
-    said = trio.current_time()
+    renewed_at = trio.current_time()
     try:
-        while trio.current_time() - said < TENURE_S - RENEW_INTERVAL_S:
+        while trio.current_time() - renewed_at < TENURE_S - RENEW_INTERVAL_S:
             await trio.sleep(RENEW_INTERVAL_S)
-            held = ""
+            held_by = ""
             with log_once():
-                held = await host.store.commit(
+                held_by = await host.store.commit(
                     lambda db: claim_bridge(db, name, holder, host.clock())
                 )
-            said = trio.current_time() if held else said
+            renewed_at = trio.current_time() if held_by else renewed_at
         scope.cancel()
     finally:
         with trio.move_on_after(1.0, shield=True), log_once():
@@ -145,7 +149,7 @@ def claim_bridge(
     A new bridge begins with the events from now on. `alone` is True if no other process exists.
     `silent` is a process that has stopped renewing its claim.
     """
-    gone = silent or BridgeTenure()
+    ended_tenure = silent or BridgeTenure()
     db.execute(
         "INSERT INTO bridge (name, identity, place, happened) SELECT ?, ?, (SELECT"
         " coalesce(max(id), 0) FROM item), (SELECT coalesce(max(id), 0) FROM sos_event)"
@@ -155,7 +159,7 @@ def claim_bridge(
     rows = db.execute(
         "UPDATE bridge SET holder = ?, until = ? WHERE name = ? AND (holder = ? OR until <= ?"
         " OR (holder = ? AND until = ?)) RETURNING identity",
-        *(holder, now + TENURE_S, name, holder, inf if alone else now, *gone),
+        *(holder, now + TENURE_S, name, holder, inf if alone else now, *ended_tenure),
     )
     return str(rows[0][0]) if rows else ""
 

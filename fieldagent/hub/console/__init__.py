@@ -173,9 +173,9 @@ class Console:
             if hashed is not None:
                 # A returned Problem does not roll back the transaction, so check the workspace
                 # before the password is changed.
-                where = self._choose_workspace(db, member, members["workspace"])
-                if isinstance(where, Problem):
-                    return where
+                workspace = self._choose_workspace(db, member, members["workspace"])
+                if isinstance(workspace, Problem):
+                    return workspace
                 directory.set_password(db, member, hashed, now=now, actor=str(member))
             elif directory.must_choose_password(db, member):
                 return Problem(
@@ -195,22 +195,22 @@ class Console:
         )
 
     def _begin(self, db: Db, member: int, workspace_name: str) -> str | Problem:
-        where = self._choose_workspace(db, member, workspace_name)
-        if isinstance(where, Problem):
-            return where
-        return sessions.begin_session(db, member, where, self._clock())
+        workspace = self._choose_workspace(db, member, workspace_name)
+        if isinstance(workspace, Problem):
+            return workspace
+        return sessions.begin_session(db, member, workspace, self._clock())
 
     def _choose_workspace(self, db: Db, member: int, workspace_name: str) -> int | Problem:
         """Return the workspace for the sign-in: the named workspace, or the only workspace of the
         member.
         """
-        known = [str(each) for each in sessions.list_workspaces(db, member)]
-        workspace = workspace_name or (known[0] if len(known) == 1 else "")
-        if workspace in known:
+        workspace_names = [str(each) for each in sessions.list_workspaces(db, member)]
+        workspace = workspace_name or (workspace_names[0] if len(workspace_names) == 1 else "")
+        if workspace in workspace_names:
             return int(workspace)
         which = (
-            sentence("workspace must be one of {known}", known=", ".join(known))
-            if known
+            sentence("workspace must be one of {known}", known=", ".join(workspace_names))
+            if workspace_names
             else sentence("only a user of type User may do this")
         )
         return Problem(403, sentence("you cannot sign in to that workspace: {which}", which=which))
@@ -222,8 +222,10 @@ class Console:
         if isinstance(token, Problem):
             raise token
         secure = is_behind_tls(self._settings)
-        known = self._authentication.devices.make_cookie(request, member, secure=secure)
-        return Response(204, headers=(self._make_cookie(token, sessions.SESSION_LIFETIME_S), known))
+        device_cookie = self._authentication.devices.make_cookie(request, member, secure=secure)
+        return Response(
+            204, headers=(self._make_cookie(token, sessions.SESSION_LIFETIME_S), device_cookie)
+        )
 
     async def sign_out(self, request: Request) -> Response:
         """End the session and delete the cookie, if the request comes from a page of the
@@ -245,7 +247,7 @@ class Console:
 async def _hash_chosen(password: str, old_password: str) -> str:
     """Return the hash of a password that a user has chosen. Raises Problem."""
     if not PASSWORD_LEAST <= len(password) <= PASSWORD_MOST or password == old_password:
-        what = sentence(
+        expected = sentence(
             "must be different, with {least} to {most} characters",
             least=PASSWORD_LEAST,
             most=PASSWORD_MOST,
@@ -253,8 +255,8 @@ async def _hash_chosen(password: str, old_password: str) -> str:
         members = {"choose": True}
         raise Problem(
             422,
-            sentence("the new password {what}", what=what),
-            errors=[(what, "/newPassword")],
+            sentence("the new password {what}", what=expected),
+            errors=[(expected, "/newPassword")],
             members=members,
         )
     return await trio.to_thread.run_sync(scrypt.hash_password, password)

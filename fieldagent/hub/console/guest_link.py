@@ -43,11 +43,11 @@ class GuestLink:
         """Open the console for a guest. A HEAD request, for example from a preview, does not use up
         the link.
         """
-        guest, here = self._guest, is_in(request.peer, LOOPBACK_NETWORKS)
+        guest, is_local = self._guest, is_in(request.peer, LOOPBACK_NETWORKS)
         proxied = any(name.startswith(("forwarded", "x-forwarded")) for name in request.headers)
         if guest is None:
             raise Problem(410, "this link has been used to sign in: sign in with the password now")
-        if not here or proxied or not hmac.compare_digest(token.encode(), guest.token.encode()):
+        if not is_local or proxied or not hmac.compare_digest(token.encode(), guest.token.encode()):
             raise Problem(404, "this link does not sign you in")
         headers: tuple[tuple[str, str], ...] = (("Location", "/console"),)
         if request.method == "GET":

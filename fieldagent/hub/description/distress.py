@@ -169,7 +169,7 @@ _CHANGED = {
 def _desk(member: str, name: str, one: str, several: str) -> tuple[Call, ...]:
     """Return the calls for SOS or for alarms. Their operation ids begin with `name`."""
     path = f"/api/{member}"
-    over = (
+    ended_fields = (
         f"The incident is closed, or another person has acknowledged it: `{name}` shows its state"
     )
     act = partial(call, access=DISPATCHER, parameters=[IDEMPOTENCY_KEY])
@@ -190,7 +190,7 @@ def _desk(member: str, name: str, one: str, several: str) -> tuple[Call, ...]:
         act(
             f"POST {path}/{{id}}/acknowledge",
             f"{name}Acknowledge: Acknowledge {one}",
-            {200: _NOW, 409: over},
+            {200: _NOW, 409: ended_fields},
             body=_OPTIONAL_NOTE,
         ),
         act(
@@ -224,7 +224,7 @@ def _desk(member: str, name: str, one: str, several: str) -> tuple[Call, ...]:
         act(
             f"POST {path}/{{id}}/close",
             f"{name}Close: Close {one}",
-            {200: _NOW, 409: over},
+            {200: _NOW, 409: ended_fields},
             body=record({"reason": _SOME_TEXT}),
         ),
         call(

@@ -66,18 +66,18 @@ def find_link(db: Db, token: str, *, locked: bool = False) -> AlarmLink | None:
     """Return the link with this token, or None if the hub did not create the token. If `locked` is
     True, other processes cannot use the link during the transaction.
     """
-    read = _TOKEN.fullmatch(token)
-    if read is None:
+    token_match = _TOKEN.fullmatch(token)
+    if token_match is None:
         return None
     rows = db.execute(
         f"SELECT {_LINK}, key FROM alarm_link"
         " JOIN signing_key ON signing_key.name = ? WHERE alarm_link.id = ?"
         + (db.for_update("alarm_link") if locked else ""),
-        *(KEY, int(read[1])),
+        *(KEY, int(token_match[1])),
     )
     for *row, key in rows:
         link = AlarmLink(*row)
-        if hmac.compare_digest(read[2], _compute_signature(bytes(key), link)):
+        if hmac.compare_digest(token_match[2], _compute_signature(bytes(key), link)):
             return link
     return None
 
@@ -104,8 +104,8 @@ def make_long_code(db: Db, link: AlarmLink) -> str:
     """Return the long code of a link. The hub accepts the long code even after too many wrong
     codes.
     """
-    said = f"long code {link.id} {link.message_id}".encode()
-    digest = hmac.new(read_signing_key(db, KEY), said, hashlib.sha256).digest()
+    signed_text = f"long code {link.id} {link.message_id}".encode()
+    digest = hmac.new(read_signing_key(db, KEY), signed_text, hashlib.sha256).digest()
     return f"{int.from_bytes(digest) % 10**LONG_CODE:0{LONG_CODE}}"
 
 
@@ -129,6 +129,6 @@ def mark_link_used(db: Db, link: AlarmLink, now: float) -> None:
 
 
 def _compute_signature(key: bytes, link: AlarmLink) -> str:
-    said = "\0".join((str(link.id), str(link.sos), link.message_id, link.name)).encode()
-    digest = hmac.new(key, said, hashlib.sha256).digest()[:16]
+    signed_text = "\0".join((str(link.id), str(link.sos), link.message_id, link.name)).encode()
+    digest = hmac.new(key, signed_text, hashlib.sha256).digest()[:16]
     return base64.urlsafe_b64encode(digest).rstrip(b"=").decode()

@@ -110,9 +110,9 @@ class AnswerPage:
             if link is None:
                 return _make_forged_page(language)
             incident = _find_incident(db, link, locked=True)
-            over = self._find_end_page(db, link, incident, language)
-            if over is not None:
-                return over
+            end_page = self._find_end_page(db, link, incident, language)
+            if end_page is not None:
+                return end_page
             now = self._clock()
             try:
                 sos_desk.acknowledge_as(db, incident, Actor(None, link.name), text, now)
@@ -124,12 +124,12 @@ class AnswerPage:
         try:
             return await self._store.commit(carry_out)
         except NOT_STORED:
-            why = (
+            reason = (
                 "The hub could not store your answer, so no one knows that you take over. Try"
                 " again."
             )
             return _make_shown_page(
-                503, language, translate(language, "Not answered"), translate(language, why)
+                503, language, translate(language, "Not answered"), translate(language, reason)
             )
 
     def _find_end_page(
@@ -138,12 +138,12 @@ class AnswerPage:
         """Return a page with the reason why the link is no longer valid, or None if the link is
         still valid.
         """
-        standing = _describe_state(db, incident, language)
+        state_text = _describe_state(db, incident, language)
         if link.used is not None:
             text = "It was used at {time}. Each link works once."
-            used = translate(language, text, time=format_clock_time(link.used))
+            used_text = translate(language, text, time=format_clock_time(link.used))
             return _make_shown_page(
-                410, language, translate(language, "Link already used"), used, standing
+                410, language, translate(language, "Link already used"), used_text, state_text
             )
         if incident.state != SosState.OPEN:
             return _make_answered_before_page(db, incident, language)
@@ -152,7 +152,7 @@ class AnswerPage:
                 language, "A link works for three days, or until the SOS is raised again."
             )
             return _make_shown_page(
-                410, language, translate(language, "Link expired"), text, standing
+                410, language, translate(language, "Link expired"), text, state_text
             )
         return None
 
@@ -170,16 +170,23 @@ def _find_incident(db: Db, link: AlarmLink, *, locked: bool = False) -> Sos:
 
 def _make_question_page(db: Db, link: AlarmLink, incident: Sos, language: str) -> Response:
     facts = sos_desk.describe_for_pager(db, incident.id, "")
-    said, time = notice.find_newest_text(db, incident, language), format_clock_time(incident.raised)
-    raised = translate(language, "Raised {time}. No one has answered yet.", time=time)
-    lines = [translate(language, "Text: {text}", text=said)] if said else []
+    newest_text, time = (
+        notice.find_newest_text(db, incident, language),
+        format_clock_time(incident.raised),
+    )
+    raised_text = translate(language, "Raised {time}. No one has answered yet.", time=time)
+    lines = [translate(language, "Text: {text}", text=newest_text)] if newest_text else []
     ask = "{name}, press the button only if you take over."
     lines.append(translate(language, ask, name=notice.make_visible(link.name)))
     if sos_desk.can_kit_receive(db, incident):
-        tells = translate(language, "Its kit receives your name, and no other contact is alerted.")
+        consequence = translate(
+            language, "Its kit receives your name, and no other contact is alerted."
+        )
     else:
-        tells = translate(language, "Nothing is sent to its kit, and no other contact is alerted.")
-    lines[-1] += f" {tells}"
+        consequence = translate(
+            language, "Nothing is sent to its kit, and no other contact is alerted."
+        )
+    lines[-1] += f" {consequence}"
     title = notice.name_incident(incident, notice.describe_device(facts, language), language)
     *before, last = (f"<p>{escape(line)}</p>" for line in lines)
     form = _FORM.format(
@@ -188,7 +195,7 @@ def _make_question_page(db: Db, link: AlarmLink, incident: Sos, language: str) -
         most=WORD_MAX,
     )
     place = f"<p>{_format_place(facts.get('position'), language)}</p>"
-    parts = [f"<p>{_add_time_element(raised, time)}</p>", *before, place, last, form]
+    parts = [f"<p>{_add_time_element(raised_text, time)}</p>", *before, place, last, form]
     return _make_page(200, language, title, "\n      ".join(parts))
 
 
@@ -203,14 +210,14 @@ def _format_place(position: Mapping[str, Any] | None, language: str) -> str:
     """Return HTML with the last position of the kit and links to a map."""
     if position is None:
         return escape(translate(language, "Position unknown."))
-    where = f"{position['latitude']:.5f} {position['longitude']:.5f}"
+    place_text = f"{position['latitude']:.5f} {position['longitude']:.5f}"
     time = format_clock_time(position["at"])
-    words = translate(language, "Position: {where}, {time}", where=where, time=time)
+    position_text = translate(language, "Position: {where}, {time}", where=place_text, time=time)
     by_web = (
         f'<a href="{escape(position["map"])}" rel="noreferrer">{translate(language, "map")}</a>'
     )
     by_app = f'<a href="{escape(position["geo"])}">{translate(language, "in your map app")}</a>'
-    return f"{_add_time_element(words, time)} ({by_web}, {by_app})"
+    return f"{_add_time_element(position_text, time)} ({by_web}, {by_app})"
 
 
 def _make_answered_page(db: Db, link: AlarmLink, incident: Sos, language: str) -> Response:
@@ -243,9 +250,9 @@ def _describe_state(db: Db, incident: Sos, language: str) -> str:
 
 
 def _make_forged_page(language: str) -> Response:
-    why = "The hub did not send this link. Check that you copied all of it, or call your desk."
+    reason = "The hub did not send this link. Check that you copied all of it, or call your desk."
     title = translate(language, "Unknown link")
-    return _make_shown_page(404, language, title, translate(language, why))
+    return _make_shown_page(404, language, title, translate(language, reason))
 
 
 def _make_shown_page(status: int, language: str, title: str, *lines: str) -> Response:

@@ -68,8 +68,8 @@ def parse_answer_text(text: str) -> AnswerText:
     """Parse a text such as `OK 471123 on our way`. Each part can be missing."""
     match = _TEXT.fullmatch(text)
     assert match is not None, "every part of it may be missing"
-    words = notice.make_visible(match[3])
-    return AnswerText(match[1] is not None, match[2] or "", words)
+    visible_text = notice.make_visible(match[3])
+    return AnswerText(match[1] is not None, match[2] or "", visible_text)
 
 
 class ContactInbox:
@@ -103,41 +103,41 @@ def process_answer(db: Db, answer: ContactAnswer, now: float) -> str:
 
 
 def _describe_taken(db: Db, answer: ContactAnswer, now: float) -> str:
-    said = parse_answer_text(answer.text)
+    answer_text = parse_answer_text(answer.text)
     if answer.answers:
-        return _handle_proved_message(db, answer, said, now)
-    whose = _find_contacts(db, answer)
-    links = {each.id: alarm_link.list_valid(db, each.id, now) for each in whose}
-    open_ones = [(each, link) for each in whose for link in links[each.id] if _is_open(db, link)]
+        return _handle_proved_message(db, answer, answer_text, now)
+    contacts = _find_contacts(db, answer)
+    links = {each.id: alarm_link.list_valid(db, each.id, now) for each in contacts}
+    open_ones = [(each, link) for each in contacts for link in links[each.id] if _is_open(db, link)]
     writings = correspondence.find_by_address(db, answer.sender, now)
-    told_by = {each.workspace for each in whose if links[each.id]}
+    told_by = {each.workspace for each in contacts if links[each.id]}
     is_shared = len(told_by | {each.workspace for each in writings}) > 1
     is_named = is_shared and correspondence.is_to_one(writings, answer)
     if writings and (is_named or not (told_by if is_shared else open_ones)):
         return correspondence.send_answer(db, writings, answer, now)
     if not any(links.values()):
-        return "of a stranger" if not whose else "about nothing"
-    if said.code:
-        return _find_by_code(db, answer, whose, links, said, now)
-    contact, link = open_ones[0] if open_ones else _find_newest(whose, links)
-    if said.accepts:
-        why = translate(
+        return "of a stranger" if not contacts else "about nothing"
+    if answer_text.code:
+        return _find_by_code(db, answer, contacts, links, answer_text, now)
+    contact, link = open_ones[0] if open_ones else _find_newest(contacts, links)
+    if answer_text.accepts:
+        reason = translate(
             contact.language,
             "Not answered: reply with OK and the six digits of the message.",
         )
-        return _reply(db, contact, link.sos, "without code", why, now)
+        return _reply(db, contact, link.sos, "without code", reason, now)
     if is_shared:
         return _reply(
             db, contact, link.sos, "ambiguous", _make_which_question(contact, writings), now
         )
     if len(open_ones) > 1:
-        _show_to_desk(db, contact, link, said.words, now)
-        why = translate(
+        _show_to_desk(db, contact, link, answer_text.words, now)
+        reason = translate(
             contact.language,
             "Nothing sent: you have several alarms. Begin with the six digits of one.",
         )
-        return _reply(db, contact, link.sos, "ambiguous", why, now)
-    return _send_to_kit(db, contact, link, said.words, now, is_proved=False)
+        return _reply(db, contact, link.sos, "ambiguous", reason, now)
+    return _send_to_kit(db, contact, link, answer_text.words, now, is_proved=False)
 
 
 def _find_contacts(db: Db, answer: ContactAnswer) -> list[AlarmContact]:
@@ -200,19 +200,19 @@ def _find_by_code(
     matches = [(each, alarm_link.find_by_code(db, answer_text.code, each.id)) for each in contacts]
     coded = [(each, link) for each, link in matches if link is not None]
     if len({each.workspace for each, _ in coded}) > 1:
-        why = translate(
+        reason = translate(
             contact.language,
             "Not answered: several alarms have that code. Use the link or your desk.",
         )
-        return _reply(db, contact, last.sos, "ambiguous", why, now)
+        return _reply(db, contact, last.sos, "ambiguous", reason, now)
     for each, link in coded:
         return _handle_proved(db, each, link, answer_text, now)
     if wrong + 1 == WRONG_MAX:
-        why = _find_long_code(db, contact, last)
-        return _reply(db, contact, last.sos, "wrong code", why, now, always=True)
+        reason = _find_long_code(db, contact, last)
+        return _reply(db, contact, last.sos, "wrong code", reason, now, always=True)
     text = "Not answered: code {code} was not sent to you. See your newest message."
-    why = translate(contact.language, text, code=answer_text.code)
-    return _reply(db, contact, last.sos, "wrong code", why, now)
+    reason = translate(contact.language, text, code=answer_text.code)
+    return _reply(db, contact, last.sos, "wrong code", reason, now)
 
 
 def _find_long_code(db: Db, contact: AlarmContact, link: AlarmLink) -> str:
@@ -231,8 +231,11 @@ def _handle_proved_message(
     an SOS, or it is a reply to a message that a person wrote at a kit.
     """
     link = alarm_link.find_by_message(db, answer.answers)
-    if link is None and (written := correspondence.find_by_message(db, answer.answers)) is not None:
-        return correspondence.send_answer(db, [written], answer, now)
+    if (
+        link is None
+        and (written_message := correspondence.find_by_message(db, answer.answers)) is not None
+    ):
+        return correspondence.send_answer(db, [written_message], answer, now)
     if link is None or link.contact is None:
         return "to no message of this hub"
     ((workspace,),) = db.execute("SELECT workspace FROM sos WHERE id = ?", link.sos)
@@ -247,38 +250,38 @@ def _handle_proved(
     db: Db, contact: AlarmContact, link: AlarmLink, answer_text: AnswerText, now: float
 ) -> str:
     if link.expires <= now:
-        why = translate(
+        reason = translate(
             contact.language,
             "Not answered: the message is old, and its code has expired.",
         )
-        return _reply(db, contact, link.sos, "expired", why, now)
+        return _reply(db, contact, link.sos, "expired", reason, now)
     if not answer_text.accepts:
         return _send_to_kit(db, contact, link, answer_text.words, now, is_proved=True)
     incident = _find_incident(db, contact, link)
     if link.used is not None:
-        over = notice.explain_end(db, incident, contact.language)
-        why = translate(
-            contact.language, "Not answered: the code was already used. {why}.", why=over
+        end_text = notice.explain_end(db, incident, contact.language)
+        reason = translate(
+            contact.language, "Not answered: the code was already used. {why}.", why=end_text
         )
-        return _reply(db, contact, link.sos, "used", why, now)
+        return _reply(db, contact, link.sos, "used", reason, now)
     try:
-        who = Actor(None, link.name)
-        words = find_canned(contact.language, answer_text.words)[:WORD_MAX]
-        sos_desk.acknowledge_as(db, incident, who, words, now)
+        actor = Actor(None, link.name)
+        canned_text = find_canned(contact.language, answer_text.words)[:WORD_MAX]
+        sos_desk.acknowledge_as(db, incident, actor, canned_text, now)
     except Refused:
-        over = notice.explain_end(db, incident, contact.language)
-        why = translate(contact.language, "Not answered: {why}.", why=over)
-        return _reply(db, contact, link.sos, "over", why, now)
+        end_text = notice.explain_end(db, incident, contact.language)
+        reason = translate(contact.language, "Not answered: {why}.", why=end_text)
+        return _reply(db, contact, link.sos, "over", reason, now)
     alarm_link.mark_link_used(db, link, now)
-    what, language = notice.make_title(incident, contact.language), contact.language
+    title, language = notice.make_title(incident, contact.language), contact.language
     text = "You have taken over {what}. The kit receives your name when it can be reached."
-    why = translate(language, text, what=what)
+    reason = translate(language, text, what=title)
     if not sos_desk.can_kit_receive(db, incident):
         nothing = translate(
             language, "Nothing is sent to its kit, and no other contact is alerted."
         )
-        why = f"{translate(language, 'You have taken over {what}', what=what)}. {nothing}"
-    return _reply(db, contact, link.sos, "acknowledged", why, now)
+        reason = f"{translate(language, 'You have taken over {what}', what=title)}. {nothing}"
+    return _reply(db, contact, link.sos, "acknowledged", reason, now)
 
 
 def _find_incident(db: Db, contact: AlarmContact, link: AlarmLink) -> Sos:
@@ -292,33 +295,33 @@ def _send_to_kit(
 ) -> str:
     """Send a text to the kit. If the text cannot be sent, reply to the author with the reason."""
     if not words:
-        why = translate(contact.language, "Nothing sent: your message was empty.")
-        return _reply(db, contact, link.sos, "empty", why, now)
+        reason = translate(contact.language, "Nothing sent: your message was empty.")
+        return _reply(db, contact, link.sos, "empty", reason, now)
     incident = _find_incident(db, contact, link)
     text = find_canned(contact.language, words) if is_proved else f"(number not proved) {words}"
     member = _find_voice(db, contact, now)
-    ((to,),) = db.execute("SELECT member FROM device WHERE id = ?", incident.device)
+    ((kit_member,),) = db.execute("SELECT member FROM device WHERE id = ?", incident.device)
     posting = Posting(
         incident.workspace,
         member,
         Message(text),
         int(now),
         sos_desk.ANSWER_PRIORITY,
-        target=int(to),
+        target=int(kit_member),
     )
-    if why := texts_to_kits.find_excess(db, posting, incident.device, now, contact.language):
+    if reason := texts_to_kits.find_excess(db, posting, incident.device, now, contact.language):
         _show_to_desk(db, contact, link, words, now)
-        return _reply(db, contact, link.sos, "not sent", _describe_unsent(contact, why), now)
+        return _reply(db, contact, link.sos, "not sent", _describe_unsent(contact, reason), now)
     try:
         sos_desk.send_text_to_kit(db, incident, member, text, now)
     except Refused:
-        why = translate(contact.language, "its kit is disabled.")
-        return _reply(db, contact, link.sos, "not sent", _describe_unsent(contact, why), now)
-    why = translate(
+        reason = translate(contact.language, "its kit is disabled.")
+        return _reply(db, contact, link.sos, "not sent", _describe_unsent(contact, reason), now)
+    reason = translate(
         contact.language,
         "Your message is sent to the kit as soon as it can be reached.",
     )
-    return _reply(db, contact, link.sos, "to the kit", why, now)
+    return _reply(db, contact, link.sos, "to the kit", reason, now)
 
 
 def _describe_unsent(contact: AlarmContact, reason: str) -> str:

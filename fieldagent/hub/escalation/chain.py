@@ -32,8 +32,10 @@ def list_steps(db: Db, workspace: int, kinds: Kinds, settings: Own) -> list[Row]
     """
     rows = contacts.list_alarm_contacts(db, workspace, kinds, settings)
     return [
-        _make_step(number, after, [*some])
-        for number, (after, some) in enumerate(groupby(rows, lambda each: each["after"]), 1)
+        _make_step(number, after, [*step_contacts])
+        for number, (after, step_contacts) in enumerate(
+            groupby(rows, lambda each: each["after"]), 1
+        )
     ]
 
 
@@ -46,7 +48,9 @@ def count_broken(db: Db, kinds: Kinds, settings: Own) -> int:
     """Return the number of steps, in all workspaces, that do not work."""
     workspaces = db.execute("SELECT DISTINCT workspace FROM alarm_contact")
     return sum(
-        not each["works"] for (one,) in workspaces for each in list_steps(db, one, kinds, settings)
+        not each["works"]
+        for (workspace,) in workspaces
+        for each in list_steps(db, workspace, kinds, settings)
     )
 
 
@@ -60,8 +64,10 @@ async def test_contacts(
     reason why the contact gets no test, or an empty string.
     """
     results = []
-    for number, (after, some) in enumerate(groupby(recipients, lambda each: each[0].after), 1):
-        for contact, limit in some:
+    for number, (after, step_contacts) in enumerate(
+        groupby(recipients, lambda each: each[0].after), 1
+    ):
+        for contact, limit in step_contacts:
             reason = limit
             if not limit:
                 marked = notice.make_test_notice(contact.name, str(uuid.uuid4()), contact.language)

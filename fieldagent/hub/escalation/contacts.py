@@ -84,10 +84,10 @@ def add_contact(
     """Add a contact and return its id. Raises Refused."""
     check_name(new.name)
     kind = new.kind or find_kind(new.address, get_contact_kinds()).name
-    ((there,),) = db.execute(
+    ((contact_count,),) = db.execute(
         "SELECT count(*) FROM alarm_contact WHERE workspace = ? AND kind <> ?", workspace, PUSH
     )
-    if there >= CONTACTS_MAX:
+    if contact_count >= CONTACTS_MAX:
         raise Refused(
             sentence("a workspace can have {max} contacts at most: remove some", max=CONTACTS_MAX)
         )
@@ -120,8 +120,8 @@ def list_alarm_contacts(
     """Return the contacts in the order of notification, without the secrets in their addresses. If
     `kinds` and `settings` are given, each row contains the known faults of the contact.
     """
-    known = get_contact_kinds() if kinds is None else kinds
-    return [_make_row(each, known, settings) for each in list_all(db, workspace)]
+    kinds_by_name = get_contact_kinds() if kinds is None else kinds
+    return [_make_row(each, kinds_by_name, settings) for each in list_all(db, workspace)]
 
 
 def _make_row(contact: AlarmContact, kinds: Kinds, settings: Own | None) -> Row:
@@ -217,11 +217,11 @@ def add_browser(
     """Add a dispatcher's browser with its `subscription` (JSON), and return its id. If the browser
     exists already, change only its language.
     """
-    known = db.execute(
+    known_rows = db.execute(
         "SELECT id, workspace, member FROM alarm_contact WHERE kind = ? AND address = ?",
         *(PUSH, subscription),
     )
-    for id_, *whose in known:
+    for id_, *whose in known_rows:
         if whose == [workspace, member]:
             db.execute("UPDATE alarm_contact SET language = ? WHERE id = ?", language, id_)
             return int(id_)
@@ -249,6 +249,6 @@ def list_subscriptions(db: Db, workspace: int, member: int) -> Sequence[tuple[in
 
 def remove_browser(db: Db, workspace: int, member: int, endpoint: str) -> None:
     """Remove the member's browser with this endpoint, if there is one."""
-    for id_, known in list_subscriptions(db, workspace, member):
-        if known == endpoint:
+    for id_, subscription in list_subscriptions(db, workspace, member):
+        if subscription == endpoint:
             delete_contact(db, id_)

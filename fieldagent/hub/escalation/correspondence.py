@@ -72,14 +72,14 @@ def find_by_address(db: Db, address: str, now: float) -> list[WrittenMessage]:
     which = "outward.address = ? AND outward.state = 'handed over' AND item.accepted > ?"
     rows = db.execute(_LETTERS.format(which=which), address, now - REPLY_WINDOW_S)
     return [
-        *{written.device: written for written in map(WrittenMessage._make, reversed(rows))}.values()
+        *{message.device: message for message in map(WrittenMessage._make, reversed(rows))}.values()
     ]
 
 
 def is_to_one(writings: list[WrittenMessage], answer: ContactAnswer) -> bool:
     """Return True if the answer begins with the name of exactly one of the authors."""
-    words = make_visible(answer.text)
-    return sum(_is_named(words, each) for each in writings) == 1
+    visible_text = make_visible(answer.text)
+    return sum(_is_named(visible_text, each) for each in writings) == 1
 
 
 def join_names(writings: list[WrittenMessage]) -> str:
@@ -89,41 +89,43 @@ def join_names(writings: list[WrittenMessage]) -> str:
 
 def send_answer(db: Db, writings: list[WrittenMessage], answer: ContactAnswer, now: float) -> str:
     """Send the answer to the kit, and return the result in one or two words."""
-    words = make_visible(answer.text)
-    meant = (
-        writings if len(writings) == 1 else [each for each in writings if _is_named(words, each)]
+    visible_text = make_visible(answer.text)
+    meant_messages = (
+        writings
+        if len(writings) == 1
+        else [each for each in writings if _is_named(visible_text, each)]
     )
-    if len(meant) != 1:
+    if len(meant_messages) != 1:
         names = join_names(writings)
-        why = f"Nothing sent: several people wrote to you. Begin with one of the names: {names}."
-        return _queue_reply(db, writings[0], "ambiguous", why, now)
-    (written,) = meant
+        reason = f"Nothing sent: several people wrote to you. Begin with one of the names: {names}."
+        return _queue_reply(db, writings[0], "ambiguous", reason, now)
+    (message,) = meant_messages
     if len(writings) > 1:
-        words = words[len(written.name) :].lstrip(" ,:;-")
-    if not words:
-        return _queue_reply(db, written, "empty", "Nothing sent: your message was empty.", now)
+        visible_text = visible_text[len(message.name) :].lstrip(" ,:;-")
+    if not visible_text:
+        return _queue_reply(db, message, "empty", "Nothing sent: your message was empty.", now)
     ((today,),) = db.execute(
         "SELECT count(*) FROM contact_answer WHERE kind = ? AND sender = ? AND at > ?"
         " AND outcome = 'to the kit'",
         *(answer.kind, answer.sender, now - 86_400),
     )
     if today >= LETTERS_PER_DAY_MAX:
-        why = f"Nothing sent: the limit of {LETTERS_PER_DAY_MAX} messages a day is reached."
-        return _queue_reply(db, written, "limited", why, now)
-    voice, is_new = _find_voice(db, written, now)
+        reason = f"Nothing sent: the limit of {LETTERS_PER_DAY_MAX} messages a day is reached."
+        return _queue_reply(db, message, "limited", reason, now)
+    voice, is_new = _find_voice(db, message, now)
     to_kit = Posting(
-        written.workspace, voice, Message(words), int(now), PRIORITY, target=written.owner
+        message.workspace, voice, Message(visible_text), int(now), PRIORITY, target=message.owner
     )
-    if why := texts_to_kits.find_excess(db, to_kit, written.device, now):
-        return _queue_reply(db, written, "not sent", f"Nothing sent: {why}", now)
-    to_whom = replace(to_kit, target=written.member, device=written.device)
+    if reason := texts_to_kits.find_excess(db, to_kit, message.device, now):
+        return _queue_reply(db, message, "not sent", f"Nothing sent: {reason}", now)
+    to_whom = replace(to_kit, target=message.member, device=message.device)
     ledger.enter(db, to_whom, now=now, grace=GRACE_S)
-    _note_read(db, written, answer, now)
+    _note_read(db, message, answer, now)
     if not is_new:
         return "to the kit"
-    name = make_visible(written.name)
-    why = f"Your message is sent to {name} as soon as the kit can be reached."
-    return _queue_reply(db, written, "to the kit", why, now)
+    name = make_visible(message.name)
+    reason = f"Your message is sent to {name} as soon as the kit can be reached."
+    return _queue_reply(db, message, "to the kit", reason, now)
 
 
 def _is_named(words: str, message: WrittenMessage) -> bool:
@@ -136,13 +138,13 @@ def _find_voice(db: Db, message: WrittenMessage, now: float) -> tuple[int, bool]
     """Return the member in whose name the kit sees answers from this address, and True if the
     member has just been created. Such a member cannot sign in.
     """
-    known = db.execute(
+    voice = db.execute(
         "SELECT member.id FROM member JOIN membership ON membership.member = member.id"
         " WHERE workspace = ? AND type = 'Integration' AND name = ? ORDER BY member.id LIMIT 1",
         *(message.workspace, texts_to_kits.make_voice_name(message.address)),
     )
-    if known:
-        return int(known[0][0]), False
+    if voice:
+        return int(voice[0][0]), False
     return texts_to_kits.add_voice(db, message.workspace, message.address, now), True
 
 

@@ -161,13 +161,13 @@ async def parse_in_child_process(raw: bytes, mail_from: str) -> ContactAnswer | 
     # The options -I and -S make Python ignore the environment and use only the standard library.
     command = [sys.executable, "-I", "-S", "-c", READ_APART, mail_from]
     with trio.move_on_after(DEADLINE_S):
-        done = await trio.run_process(
+        process = await trio.run_process(
             command, stdin=raw, capture_stdout=True, capture_stderr=True, check=False
         )
-        if done.returncode:
-            last = done.stderr.decode("utf-8", "replace").strip().rpartition("\n")[2][:200]
-            raise MailUnreadable(f"its reader ended by {done.returncode}: {last}")
-        answer = json.loads(done.stdout)
+        if process.returncode:
+            last = process.stderr.decode("utf-8", "replace").strip().rpartition("\n")[2][:200]
+            raise MailUnreadable(f"its reader ended by {process.returncode}: {last}")
+        answer = json.loads(process.stdout)
         if answer is None:
             return None
         return ContactAnswer(KIND_NAME, hashlib.sha256(raw).hexdigest(), **answer)
@@ -186,19 +186,21 @@ def _open(settings: Own) -> imaplib.IMAP4:
     import imaplib
     import ssl
 
-    trust, where = ssl.create_default_context(), (settings["imap-host"], settings["imap-port"])
+    trust, server = ssl.create_default_context(), (settings["imap-host"], settings["imap-port"])
     if settings["imap-tls"] == "tls":
-        connection: imaplib.IMAP4 = imaplib.IMAP4_SSL(*where, ssl_context=trust, timeout=DEADLINE_S)
+        connection: imaplib.IMAP4 = imaplib.IMAP4_SSL(
+            *server, ssl_context=trust, timeout=DEADLINE_S
+        )
     else:
-        connection = imaplib.IMAP4(*where, timeout=DEADLINE_S)
+        connection = imaplib.IMAP4(*server, timeout=DEADLINE_S)
     try:
         if settings["imap-tls"] == "starttls":
             connection.starttls(trust)
         password = read_first_line(settings["imap-password-file"])
         connection.login(settings["imap-user"], password)
-        state, said = connection.select(f'"{settings["imap-folder"]}"')
+        state, response = connection.select(f'"{settings["imap-folder"]}"')
         if state != "OK":
-            raise connection.error(f"imap-folder {settings['imap-folder']}: {said!r}")
+            raise connection.error(f"imap-folder {settings['imap-folder']}: {response!r}")
     except BaseException:
         # A failed handshake has closed the socket already. Its error is the error to report.
         with suppress(OSError):
@@ -214,13 +216,13 @@ def _fetch_unseen(connection: imaplib.IMAP4) -> list[FetchedMail]:
 
 def _fetch(connection: imaplib.IMAP4, uid: bytes) -> FetchedMail:
     number = uid.decode("ascii")
-    _, said = connection.uid("FETCH", number, "(RFC822.SIZE)")
-    size = re.search(rb"RFC822\.SIZE ([0-9]+)", _get_first_line(said))
+    _, response = connection.uid("FETCH", number, "(RFC822.SIZE)")
+    size = re.search(rb"RFC822\.SIZE ([0-9]+)", _get_first_line(response))
     if size is None or int(size[1]) > MAIL_MAX:
         log.warning("a mail of more than %d bytes is not read: uid %s", MAIL_MAX, number)
         return FetchedMail(uid, b"")
-    _, said = connection.uid("FETCH", number, "(BODY.PEEK[])")
-    return FetchedMail(uid, next((part[1] for part in said if isinstance(part, tuple)), b""))
+    _, response = connection.uid("FETCH", number, "(BODY.PEEK[])")
+    return FetchedMail(uid, next((part[1] for part in response if isinstance(part, tuple)), b""))
 
 
 def _get_first_line(lines: list[object]) -> bytes:

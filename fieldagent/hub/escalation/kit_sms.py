@@ -86,7 +86,7 @@ async def run(
 ) -> None:
     """Send due messages to kits, one after the other, until cancelled."""
     while True:
-        news, written = store.get_event(contact.SMS_NEWS), store.get_event(ANY_WRITE_TOPIC)
+        news, any_write = store.get_event(contact.SMS_NEWS), store.get_event(ANY_WRITE_TOPIC)
         soonest = clock()
         with log_once():
             soonest = await store.read(lambda db: sms_mail.compute_next_due(db, clock()))
@@ -99,7 +99,7 @@ async def run(
                 if due is not None:
                     await _send_sms(store, reach, due, clock, note_fault)
                 continue
-        await idle.wait_until_due(written, soonest - clock(), news=news)
+        await idle.wait_until_due(any_write, soonest - clock(), news=news)
 
 
 async def _send_sms(
@@ -108,8 +108,8 @@ async def _send_sms(
     notice = Notice(uuid.uuid4().hex, "", sms.text, whole=True)
     try:
         result = await reach.send_notice(sms.kind, sms.number, notice)
-        taken = result.outcome is HandoverOutcome.HANDED
-        reason = "" if taken else result.reason or "the service did not accept the message"
+        is_taken = result.outcome is HandoverOutcome.HANDED
+        reason = "" if is_taken else result.reason or "the service did not accept the message"
         untaken = result.is_untaken
     except Exception as error:
         note_fault(error, f"an SMS to device {sms.device}")

@@ -23,8 +23,10 @@ def find_canned(language: str, text: str) -> str:
     """Return the English original of a canned text in a language. Return any other text
     unchanged.
     """
-    said = text.casefold()
-    matches = (word for word, own in _read_canned_texts(language).items() if own.casefold() == said)
+    folded = text.casefold()
+    matches = (
+        canned for canned, own in _read_canned_texts(language).items() if own.casefold() == folded
+    )
     return next(matches, text)
 
 
@@ -32,5 +34,7 @@ def _read_canned_texts(language: str) -> dict[str, str]:
     """Return the canned texts in the console's catalogue, so that emails and the desk use the same
     texts.
     """
-    words: dict[str, str] = read_catalogue("fieldagent.hub.console", language).get("words", {})
-    return words
+    canned_texts: dict[str, str] = read_catalogue("fieldagent.hub.console", language).get(
+        "words", {}
+    )
+    return canned_texts

@@ -84,8 +84,8 @@ def _send(settings: Own, address: str, notice: Notice) -> HandoverResult:
 
 
 def _make_refused(host: str, code: int, text: bytes | str, remedy: str) -> HandoverResult:
-    said = text.decode("utf-8", "replace") if isinstance(text, bytes) else text
-    reason = f"the mail relay {host} answered {code} {said[:200]}"
+    error_text = text.decode("utf-8", "replace") if isinstance(text, bytes) else text
+    reason = f"the mail relay {host} answered {code} {error_text[:200]}"
     return HandoverResult(HandoverOutcome.FAILED, f"{reason}; {remedy}" if code >= 500 else reason)
 
 
@@ -122,8 +122,10 @@ def _make_mail(settings: Own, address: str, notice: Notice) -> EmailMessage:
 
 
 def _describe_answer_ways(language: str) -> str:
-    how = "Or reply to this mail: start with OK to take over. Any other short text goes to the kit."
-    return translate(language, how)
+    instructions = (
+        "Or reply to this mail: start with OK to take over. Any other short text goes to the kit."
+    )
+    return translate(language, instructions)
 
 
 def check_mail_address(value: str) -> str:

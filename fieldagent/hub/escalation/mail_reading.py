@@ -98,8 +98,8 @@ def parse_mail(raw: bytes, own_address: str) -> dict[str, Any] | None:
     message_id = _find_answered(mail)
     if message_id is None:
         return None
-    words = find_own_text(_read_text(mail), _read_header(mail, "Subject"))
-    return {"sender": sender, "text": words, "answers": message_id}
+    own_text = find_own_text(_read_text(mail), _read_header(mail, "Subject"))
+    return {"sender": sender, "text": own_text, "answers": message_id}
 
 
 def _remove_other_fields(raw: bytes) -> bytes:
@@ -108,14 +108,14 @@ def _remove_other_fields(raw: bytes) -> bytes:
     """
     end = re.search(rb"\r?\n\r?\n", raw)
     head, body = (raw[: end.start()], raw[end.start() :]) if end else (raw, b"")
-    kept: list[bytes] = []
+    kept_lines: list[bytes] = []
     is_needed = False
     for line in head.split(b"\n"):
         if line[:1] not in (b" ", b"\t"):
             is_needed = line.partition(b":")[0].strip().lower() in _NEEDED_HEADERS
         if is_needed:
-            kept.append(line)
-    slim = b"\n".join(kept)
+            kept_lines.append(line)
+    slim = b"\n".join(kept_lines)
     if len(slim) > HEADER_MAX_BYTES:
         raise MailTooLarge(
             f"the mail's header has {len(slim)} bytes, of which {HEADER_MAX_BYTES} are read"
@@ -205,9 +205,9 @@ def find_own_text(text: str, subject: str = "") -> str:
     lines = [line.replace("\N{NO-BREAK SPACE}", " ") for line in lines]
     title = _REPLY_TO.sub("", subject).strip()
     end = _end_of_own(lines, title)
-    words = "\n".join(lines[:end]).strip()
-    if words:
-        return words
+    own_text = "\n".join(lines[:end]).strip()
+    if own_text:
+        return own_text
     quoted = (place for place in range(end, len(lines)) if _is_quoted(lines[place]))
     below = [line for line in lines[next(quoted, len(lines)) :] if not _is_quoted(line)]
     return "\n".join(below[: _end_of_own(below, title)]).strip()
@@ -246,8 +246,8 @@ def _is_of_the_hub(lines: Sequence[str], place: int, title: str) -> bool:
     line = lines[place].strip()
     if len(title) >= TITLE_MIN and line.startswith(title):
         return True
-    behind = [each for each in lines[place + 1 : place + 4] if each.strip()]
-    return bool(_ALARM.match(line) and behind and _TIME.search(behind[0]))
+    next_lines = [each for each in lines[place + 1 : place + 4] if each.strip()]
+    return bool(_ALARM.match(line) and next_lines and _TIME.search(next_lines[0]))
 
 
 def _is_introduction(lines: Sequence[str], place: int) -> bool:
@@ -256,7 +256,12 @@ def _is_introduction(lines: Sequence[str], place: int) -> bool:
     """
     for size in range(1, 4):
         block = lines[place : place + size]
-        behind = [each for each in lines[place + size : place + size + 2] if each.strip()]
-        if all(block) and behind and _is_quoted(behind[0]) and _QUOTES.match(" ".join(block)):
+        next_lines = [each for each in lines[place + size : place + size + 2] if each.strip()]
+        if (
+            all(block)
+            and next_lines
+            and _is_quoted(next_lines[0])
+            and _QUOTES.match(" ".join(block))
+        ):
             return True
     return False

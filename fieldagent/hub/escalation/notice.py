@@ -47,10 +47,10 @@ def make_notice(
 ) -> Notice:
     """Return the notice about an unanswered incident."""
     facts = describe_for_pager(db, incident.id, options.desk, options.link)
-    device, said = describe_device(facts, language), find_newest_text(db, incident, language)
+    device, newest_text = describe_device(facts, language), find_newest_text(db, incident, language)
     subject = name_incident(incident, device, language)
     lines = [
-        f"{subject}{': ' + said if said else ''}",
+        f"{subject}{': ' + newest_text if newest_text else ''}",
         _describe_unanswered(reason, format_clock_time(incident.raised), language),
         *_list_places(facts.get("position"), language),
     ]
@@ -68,7 +68,7 @@ def make_notice(
         "\n".join(lines),
         incident.id,
         device,
-        said,
+        newest_text,
         facts.get("desk", ""),
         facts.get("acknowledge", ""),
         options.code,
@@ -102,14 +102,14 @@ def combine_notices(notices: Sequence[Notice]) -> Notice:
     subject = translate(first.language, "{n} alarms in quiet hours", n=len(notices))
     lines = [f"{each.subject}{': ' + each.said if each.said else ''}" for each in notices]
     text = "\n\n".join([f"{subject}:", "\n".join(lines), *(each.text for each in notices)])
-    said = "; ".join(each.subject for each in notices)
+    subjects = "; ".join(each.subject for each in notices)
     return Notice(
         first.message_id,
         subject,
         text,
         first.sos,
         alarm=first.alarm if all(each.alarm for each in notices) else "",
-        said=said,
+        said=subjects,
         desk=first.desk,
         language=first.language,
     )
@@ -122,12 +122,17 @@ def make_request(
     of the dispatcher who asks, and their note.
     """
     facts = describe_for_pager(db, incident.id, options.desk, "")
-    device, words = describe_device(facts, language), make_visible(text)[:TEXT_CHARACTERS_MAX]
-    what = name_incident(incident, device, language)
-    subject = translate(language, "Take over {what}?", what=what)
-    desk, line = facts.get("desk", ""), f"{subject} {words}"
-    told = Notice(message_id, subject, line, incident.id, device, words, desk, language=language)
-    return replace(told, alarm=_get_alarm_kind(incident))
+    device, visible_text = (
+        describe_device(facts, language),
+        make_visible(text)[:TEXT_CHARACTERS_MAX],
+    )
+    title = name_incident(incident, device, language)
+    subject = translate(language, "Take over {what}?", what=title)
+    desk, line = facts.get("desk", ""), f"{subject} {visible_text}"
+    request_notice = Notice(
+        message_id, subject, line, incident.id, device, visible_text, desk, language=language
+    )
+    return replace(request_notice, alarm=_get_alarm_kind(incident))
 
 
 def name_incident(incident: Sos, device: str, language: str) -> str:
@@ -155,16 +160,18 @@ def make_reply_notice(
 ) -> Notice:
     """Return the notice that responds to a contact's answer."""
     subject = f"Re: {name_incident(incident, make_visible(device), language)}"
-    told = Notice(message_id, subject, text, incident.id, make_visible(device), language=language)
-    return replace(told, alarm=_get_alarm_kind(incident))
+    reply_notice = Notice(
+        message_id, subject, text, incident.id, make_visible(device), language=language
+    )
+    return replace(reply_notice, alarm=_get_alarm_kind(incident))
 
 
 def make_test_notice(name: str, message_id: str, language: str) -> Notice:
     """Return the test notice of a contact, which states that it is not an emergency."""
     text = "TEST. This is a test of the contact {name}. There is no emergency."
-    said = translate(language, text, name=make_visible(name))
+    test_text = translate(language, text, name=make_visible(name))
     return Notice(
-        message_id, translate(language, "Test of an SOS contact"), said, language=language
+        message_id, translate(language, "Test of an SOS contact"), test_text, language=language
     )
 
 
@@ -174,9 +181,9 @@ def explain_end(db: Db, incident: Sos, language: str) -> str:
     """
     if incident.state == SosState.CLOSED:
         return translate(language, "{what} is closed", what=make_title(incident, language))
-    who = make_visible(sos_desk.find_answerer(db, incident))
+    answerer = make_visible(sos_desk.find_answerer(db, incident))
     return translate(
-        language, "{who} already has {what}", who=who, what=make_title(incident, language)
+        language, "{who} already has {what}", who=answerer, what=make_title(incident, language)
     )
 
 
@@ -202,10 +209,10 @@ def make_title(incident: Sos, language: str) -> str:
 def _list_places(position: dict[str, Any] | None, language: str) -> list[str]:
     if position is None:
         return [translate(language, "Position: unknown.")]
-    where = f"{position['latitude']:.5f} {position['longitude']:.5f}"
+    place_text = f"{position['latitude']:.5f} {position['longitude']:.5f}"
     time = format_clock_time(position["at"])
     return [
-        translate(language, "Position: {where}, {time}", where=where, time=time),
+        translate(language, "Position: {where}, {time}", where=place_text, time=time),
         translate(language, "Map: {link}", link=position["map"]),
         position["geo"],
     ]
@@ -214,9 +221,9 @@ def _list_places(position: dict[str, Any] | None, language: str) -> list[str]:
 def find_newest_text(db: Db, incident: Sos, language: str) -> str:
     """Return the newest text of the incident's kit. A canned text is in the given language."""
     for item in reading.list_items(db, sos.list_items(db, incident.id, 10)):
-        said = item.encode()["event"].get("content")
-        if item.device is not None and isinstance(said, str) and said:
-            return translate_canned(language, make_visible(said))[:TEXT_CHARACTERS_MAX]
+        content = item.encode()["event"].get("content")
+        if item.device is not None and isinstance(content, str) and content:
+            return translate_canned(language, make_visible(content))[:TEXT_CHARACTERS_MAX]
     return ""
 
 
@@ -225,5 +232,5 @@ def make_visible(text: str) -> str:
     written it.
     """
     line = " ".join(text.split())
-    shown = (each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in line)
-    return "".join(shown)
+    visible = (each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in line)
+    return "".join(visible)

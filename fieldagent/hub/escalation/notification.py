@@ -76,15 +76,15 @@ def claim_notifications(
     """Claim at most `limit` due notifications for this process, and return them. `desk` is the
     console's address. `kinds` are the hub's kinds of contact.
     """
-    known = get_contact_kinds() if kinds is None else kinds
+    kinds_by_name = get_contact_kinds() if kinds is None else kinds
     rows = db.execute(
         f"{_SELECT_DUE} AND held = 0 ORDER BY not_before, id LIMIT ?{db.skip_locked()}",
         now,
         now,
         limit,
     )
-    alone = [_make_claimed(db, _DueRow(*row), now, desk, known) for row in rows]
-    return [*alone, *_claim_together(db, now, limit - len(alone), desk, known)]
+    alone = [_make_claimed(db, _DueRow(*row), now, desk, kinds_by_name) for row in rows]
+    return [*alone, *_claim_together(db, now, limit - len(alone), desk, kinds_by_name)]
 
 
 def release_claims(db: Db, notifications: Sequence[Notification]) -> None:
@@ -135,15 +135,15 @@ def _claim_together(db: Db, now: float, limit: int, desk: str, kinds: Kinds) -> 
         rows = db.execute(
             f"{_SELECT_DUE} AND held = 1 AND contact = ? ORDER BY id", now, now, contact
         )
-        some = [_make_claimed(db, _DueRow(*row), now, desk, kinds) for row in rows]
-        if some:
-            message = notice.combine_notices([each.notice for each in some])
-            notifications.append(replace(some[0], notice=message, beside=tuple(some[1:])))
+        claimed = [_make_claimed(db, _DueRow(*row), now, desk, kinds) for row in rows]
+        if claimed:
+            message = notice.combine_notices([each.notice for each in claimed])
+            notifications.append(replace(claimed[0], notice=message, beside=tuple(claimed[1:])))
     return notifications
 
 
 def _make_claimed(db: Db, row: _DueRow, now: float, desk: str, kinds: Kinds) -> Notification:
-    id_, sos_id, contact_id, message_id, why, attempts, round_, text = row
+    id_, sos_id, contact_id, message_id, reason, attempts, round_, text = row
     until = now + CLAIM_S
     db.execute(
         "UPDATE alarm_message SET claimed_until = ?, claimed_by = ? WHERE id = ?",
@@ -155,10 +155,10 @@ def _make_claimed(db: Db, row: _DueRow, now: float, desk: str, kinds: Kinds) -> 
     assert incident is not None, "its messages go with it"
     link = code = ""
     kind = kinds.get(contact.kind)
-    if why == REPLY:
+    if reason == REPLY:
         ((device,),) = db.execute("SELECT name FROM device WHERE id = ?", incident.device)
         message = notice.make_reply_notice(incident, device, message_id, text, contact.language)
-    elif why == ASKED:
+    elif reason == ASKED:
         message = notice.make_request(
             db, incident, message_id, text, AnswerOptions(desk), contact.language
         )
@@ -166,9 +166,9 @@ def _make_claimed(db: Db, row: _DueRow, now: float, desk: str, kinds: Kinds) -> 
         if kind is None or not kind.signs_in:
             link, code = alarm_link.make_link(db, sos_id, contact.name, message_id, now, contact.id)
         ways = AnswerOptions(desk, link, code)
-        message = notice.make_notice(db, incident, message_id, why, ways, contact.language)
-    escalates = contact.after > 0 or why == ESCALATED
-    return Notification(id_, sos_id, contact, message, attempts, until, escalates, why, round_)
+        message = notice.make_notice(db, incident, message_id, reason, ways, contact.language)
+    escalates = contact.after > 0 or reason == ESCALATED
+    return Notification(id_, sos_id, contact, message, attempts, until, escalates, reason, round_)
 
 
 def record_result(
@@ -181,9 +181,9 @@ def record_result(
     """Record the result of a message. Return a text for the log, or an empty string. If this
     process's claim has expired, the result is ignored, because another process has the claim.
     """
-    chance, known = random.random(), get_contact_kinds() if kinds is None else kinds
+    chance, kinds_by_name = random.random(), get_contact_kinds() if kinds is None else kinds
     reports = [
-        _store_result(db, each, result, now, known, chance=chance)
+        _store_result(db, each, result, now, kinds_by_name, chance=chance)
         for each in (notification, *notification.beside)
     ]
     return next(filter(None, reports), "")
@@ -199,14 +199,14 @@ def _store_result(
     chance: float,
 ) -> str:
     contact, attempts = notification.contact, notification.attempts + 1
-    taken = result.outcome is HandoverOutcome.HANDED
+    is_taken = result.outcome is HandoverOutcome.HANDED
     wait = compute_delay(
         attempts,
         schedule=SOS_SCHEDULE,
         retry_after=result.retry_after,
         random_share=chance,
     )
-    state = "handed over" if taken else "waiting" if wait is not None else "failed"
+    state = "handed over" if is_taken else "waiting" if wait is not None else "failed"
     held = 0
     if state == "waiting" and notification.why not in (REPLY, ASKED):
         morning = alarm.find_quiet_end(db, notification.id, now + (wait or 0.0))
@@ -218,7 +218,7 @@ def _store_result(
         " attempts = ?, not_before = ?, held = CASE held WHEN 0 THEN ? ELSE held END,"
         " claimed_until = 0 WHERE id = ? AND claimed_until = ? RETURNING state",
         *(
-            taken,
+            is_taken,
             state,
             attempts,
             now + (wait or 0.0),
@@ -233,21 +233,24 @@ def _store_result(
         wait = None
     db.announce(alarm.ALARM_TOPIC)
     kind = kinds.get(contact.kind)
-    whom = f"{contact.name} ({kind.by if kind else contact.kind})"
-    contacts.record_attempt(db, contact.id, "" if taken else result.reason, now)
-    if taken:
+    receiver_text = f"{contact.name} ({kind.by if kind else contact.kind})"
+    contacts.record_attempt(db, contact.id, "" if is_taken else result.reason, now)
+    if is_taken:
         _note_taken(
-            db, notification, f"{whom}: handed over to {kind.service if kind else '?'}", now
+            db,
+            notification,
+            f"{receiver_text}: handed over to {kind.service if kind else '?'}",
+            now,
         )
         return ""
     if result.outcome is HandoverOutcome.GONE:
         contacts.delete_contact(db, contact.id)
         sos.record_event(
-            db, notification.sos, "not notified", now, detail=f"{whom}: {result.reason}"
+            db, notification.sos, "not notified", now, detail=f"{receiver_text}: {result.reason}"
         )
-        return f"contact {contact.id} ({whom}) is removed: {result.reason}"
+        return f"contact {contact.id} ({receiver_text}) is removed: {result.reason}"
     again = "not tried again" if wait is None else f"tried again in {wait:.0f} s"
-    text = f"{whom}: {result.reason}; {again}"
+    text = f"{receiver_text}: {result.reason}; {again}"
     if attempts == 1 or wait is None:
         sos.record_event(db, notification.sos, "not notified", now, detail=text)
     return f"contact {contact.id}: {text}"
@@ -293,7 +296,7 @@ class _Notifications:
     async def run(self) -> None:
         async with trio.open_nursery() as nursery:
             while True:
-                news, written = (
+                news, any_write = (
                     self.store.get_event(alarm.ALARM_TOPIC),
                     self.store.get_event(ANY_WRITE_TOPIC),
                 )
@@ -305,7 +308,7 @@ class _Notifications:
                         self.under_way += 1
                         nursery.start_soon(waits.run_to_the_end, partial(self.carry_out, each))
                 with self.pause:
-                    await idle.wait_until_due(written, soonest - self.clock(), news=news)
+                    await idle.wait_until_due(any_write, soonest - self.clock(), news=news)
 
     async def list_due(self, free: int) -> tuple[float, list[Notification]]:
         """Return the time when the next notification is due, and the notifications that this

@@ -38,7 +38,7 @@ async def run(
 ) -> None:
     """Send due items, one after the other, until cancelled."""
     while True:
-        news, written = store.get_event(outward.OUTWARD_TOPIC), store.get_event(ANY_WRITE_TOPIC)
+        news, any_write = store.get_event(outward.OUTWARD_TOPIC), store.get_event(ANY_WRITE_TOPIC)
         soonest = clock()
         with log_once():
             soonest = await store.read(outward.compute_next_due)
@@ -51,7 +51,7 @@ async def run(
                 for each in claimed:
                     await _send_item(store, reach, each, clock, note_fault)
                 continue
-        await idle.wait_until_due(written, soonest - clock(), news=news)
+        await idle.wait_until_due(any_write, soonest - clock(), news=news)
 
 
 async def _send_item(
@@ -110,12 +110,16 @@ def _make_notice(db: Db, outward_item: OutwardItem, answers: bool) -> Notice:
     subject = f"Message from {sender}"
     if outward_item.text:
         return Notice(outward_item.message_id, f"Re: {subject}", outward_item.text, answers=answers)
-    said = [
+    lines = [
         make_visible(str(event[name])) for name in ("content", "name", "notes") if event.get(name)
     ]
     if "latitude" in event:
         place = f"mlat={event['latitude']}&mlon={event['longitude']}"
-        said.append(f"https://www.openstreetmap.org/?{place}")
-    how = f"Short answers reach {sender}." if answers else NO_ANSWER
-    text = "\n".join([f"{sender}, {format_clock_time(item.accepted)}:", *said, how]) if said else ""
+        lines.append(f"https://www.openstreetmap.org/?{place}")
+    instructions = f"Short answers reach {sender}." if answers else NO_ANSWER
+    text = (
+        "\n".join([f"{sender}, {format_clock_time(item.accepted)}:", *lines, instructions])
+        if lines
+        else ""
+    )
     return Notice(outward_item.message_id, subject, text, answers=answers)

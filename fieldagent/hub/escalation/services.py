@@ -50,8 +50,8 @@ def _send(address: str, notice: Notice) -> HandoverResult:
     service.add(address)
     capture: Any = apprise.LogCapture
     with capture(level=logging.WARNING) as output:
-        taken = bool(service.notify(title=notice.subject, body=notice.text))
-    if taken:
+        is_taken = bool(service.notify(title=notice.subject, body=notice.text))
+    if is_taken:
         return HandoverResult(HandoverOutcome.HANDED)
     # The log lines of apprise contain the service and the status, but no secret of the address.
     lines = [line.partition(" - ")[2] or line for line in output.getvalue().splitlines()]

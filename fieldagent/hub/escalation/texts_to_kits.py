@@ -37,15 +37,17 @@ def find_excess(db: Db, posting: Posting, kit: int, now: float, language: str = 
     assert isinstance(posting.item, Message)
     size = len(posting.item.content.encode())
     for device in cost.list_costs(db, posting, now):
-        over = device["satellite"]
+        over_satellite = device["satellite"]
         if device["id"] != kit:
             continue
-        limit = LINKED_BYTES if device["linked"] or over is None else SATELLITE_BYTES
+        limit = LINKED_BYTES if device["linked"] or over_satellite is None else SATELLITE_BYTES
         if size > limit:
             text = "too long by {n} bytes of {size}. Write less."
             return translate(language, text, n=size - limit, size=size)
-        left = None if device["linked"] or over is None else over["creditsLeft"]
-        if left is not None and over["credits"] > left:
+        credits_left = (
+            None if device["linked"] or over_satellite is None else over_satellite["creditsLeft"]
+        )
+        if credits_left is not None and over_satellite["credits"] > credits_left:
             text = "it costs {n} satellite credits, but only {left} are left today."
-            return translate(language, text, n=over["credits"], left=left)
+            return translate(language, text, n=over_satellite["credits"], left=credits_left)
     return ""

@@ -83,8 +83,8 @@ class Subscription(NamedTuple):
 
 def _is_https(endpoint: str) -> bool:
     try:
-        where = urlsplit(endpoint)
-        return where.scheme == "https" and bool(where.hostname) and where.port != 0
+        url = urlsplit(endpoint)
+        return url.scheme == "https" and bool(url.hostname) and url.port != 0
     except ValueError:  # The endpoint is not a URL, for example https://[.
         return False
 
@@ -142,9 +142,9 @@ async def send(
     if reply.status in _EXPIRED_STATUSES:
         return HandoverResult(HandoverOutcome.GONE, "the browser no longer accepts push messages")
     result = judge_response(reply, clock(), "let the browser request it again")
-    said = make_visible(reply.body.decode("utf-8", "replace"))[:REASON_SHOWN]
-    if result.outcome is HandoverOutcome.FAILED and said:
-        return replace(result, reason=f"{result.reason}: {said}")
+    answer_text = make_visible(reply.body.decode("utf-8", "replace"))[:REASON_SHOWN]
+    if result.outcome is HandoverOutcome.FAILED and answer_text:
+        return replace(result, reason=f"{result.reason}: {answer_text}")
     return result
 
 
@@ -172,13 +172,13 @@ def make_vapid_token(
         "exp": int(now) + TOKEN_LIFETIME_S,
         "sub": subject,
     }
-    said = ".".join(
+    signing_input = ".".join(
         _encode_text(json.dumps(part, separators=(",", ":")).encode())
         for part in ({"typ": "JWT", "alg": "ES256"}, claims)
     )
-    r, s = decode_dss_signature(key.sign(said.encode(), ec.ECDSA(hashes.SHA256())))
+    r, s = decode_dss_signature(key.sign(signing_input.encode(), ec.ECDSA(hashes.SHA256())))
     # RFC 7518, section 3.4: two numbers of 32 bytes each.
-    return f"{said}.{_encode_text(r.to_bytes(32) + s.to_bytes(32))}"
+    return f"{signing_input}.{_encode_text(r.to_bytes(32) + s.to_bytes(32))}"
 
 
 def encrypt(
@@ -193,18 +193,18 @@ def encrypt(
     """
     salt = os.urandom(16) if salt is None else salt
     once = ec.generate_private_key(ec.SECP256R1()) if once is None else once
-    theirs = _decode_text(subscription.p256dh)
-    receiver = ec.EllipticCurvePublicKey.from_encoded_point(ec.SECP256R1(), theirs)
-    ours = _encode_point(once.public_key())
+    their_key = _decode_text(subscription.p256dh)
+    receiver = ec.EllipticCurvePublicKey.from_encoded_point(ec.SECP256R1(), their_key)
+    our_key = _encode_point(once.public_key())
     shared = once.exchange(ec.ECDH(), receiver)
     secret = _derive(
-        shared, _decode_text(subscription.auth), b"WebPush: info\0" + theirs + ours, 32
+        shared, _decode_text(subscription.auth), b"WebPush: info\0" + their_key + our_key, 32
     )
     sealing = _derive(secret, salt, b"Content-Encoding: aes128gcm\0", 16)
     nonce = _derive(secret, salt, b"Content-Encoding: nonce\0", 12)
     # RFC 8188, section 2: the byte 2 marks the last record.
     sealed = AESGCM(sealing).encrypt(nonce, text + b"\2", None)
-    return salt + RECORD_BYTES.to_bytes(4) + bytes([len(ours)]) + ours + sealed
+    return salt + RECORD_BYTES.to_bytes(4) + bytes([len(our_key)]) + our_key + sealed
 
 
 def _derive(secret: bytes, salt: bytes, info: bytes, length: int) -> bytes:

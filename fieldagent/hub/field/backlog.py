@@ -57,8 +57,8 @@ async def measure_backlog(store: Store, now: float) -> Queues:
     """Count the waiting and the dead deliveries. The three counts are made in several short
     transactions, so they are from different moments.
     """
-    made = await count_backlog(store, DELIVERIES)
-    waiting = await store.read(partial(add_awaited, backlog=made, now=now))
+    deliveries_backlog = await count_backlog(store, DELIVERIES)
+    waiting = await store.read(partial(add_awaited, backlog=deliveries_backlog, now=now))
     return Queues(
         waiting,
         await count_backlog(store, WEBHOOKS),
@@ -74,16 +74,18 @@ async def count_backlog(store: Store, queue: IndexedTable) -> Backlog:
     rows, items = 0, []
     place: Sequence[Any] | None = ()
     while place is not None:
-        some, oldest, place = await store.read(partial(count_batch, queue=queue, after=place))
-        rows += some
+        batch_count, oldest, place = await store.read(
+            partial(count_batch, queue=queue, after=place)
+        )
+        rows += batch_count
         items += [] if oldest is None else [oldest]
     if not items:
         return Backlog(0, None)
     # Ids of items follow the order of their arrival.
-    came = await store.read(
+    arrived = await store.read(
         lambda db: db.execute("SELECT accepted FROM item WHERE id = ?", min(items))
     )
-    return Backlog(rows, float(came[0][0]) if came else None)
+    return Backlog(rows, float(arrived[0][0]) if arrived else None)
 
 
 def add_awaited(db: Db, backlog: Backlog, now: float) -> Backlog:
@@ -91,9 +93,11 @@ def add_awaited(db: Db, backlog: Backlog, now: float) -> Backlog:
     them.
     """
     rows, oldest = workspace_log.count_awaited(db, now)
-    came = db.execute("SELECT accepted FROM item WHERE id = ?", oldest)
-    known = [float(at) for (at,) in came] + ([] if backlog.since is None else [backlog.since])
-    return Backlog(backlog.rows + rows, min(known, default=None))
+    arrived = db.execute("SELECT accepted FROM item WHERE id = ?", oldest)
+    accepted_times = [float(at) for (at,) in arrived] + (
+        [] if backlog.since is None else [backlog.since]
+    )
+    return Backlog(backlog.rows + rows, min(accepted_times, default=None))
 
 
 def count_batch(
@@ -103,15 +107,15 @@ def count_batch(
     counting continues. The key is None at the end.
     """
     table, key, which = queue
-    behind = f"{which} AND ({key}) > ({make_marks(after)})" if after else which
+    after_place = f"{which} AND ({key}) > ({make_marks(after)})" if after else which
     last = db.execute(
-        f"SELECT {key} FROM {table} WHERE {behind} ORDER BY {key} LIMIT 1 OFFSET"
+        f"SELECT {key} FROM {table} WHERE {after_place} ORDER BY {key} LIMIT 1 OFFSET"
         f" {ROWS_PER_READ - 1}",
         *after,
     )
     place = last[0] if last else None
     if place is not None:
-        behind += f" AND ({key}) <= ({make_marks(place)})"
-    sql = f"SELECT count(*), min(item) FROM {table} WHERE {behind}"
+        after_place += f" AND ({key}) <= ({make_marks(place)})"
+    sql = f"SELECT count(*), min(item) FROM {table} WHERE {after_place}"
     ((count, oldest),) = db.execute(sql, *after, *(place or ()))
     return count, oldest, place

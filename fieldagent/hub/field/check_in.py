@@ -67,7 +67,9 @@ class Rule(NamedTuple):
         return min(self._list_due_times(heard_at, DAY_S))
 
     def _list_due_times(self, now: float, later: float) -> list[float]:
-        due = [now + every for every in (self.interval, self.kit_every) if every is not None]
+        due = [
+            now + interval for interval in (self.interval, self.kit_every) if interval is not None
+        ]
         if self.by_minute is not None:
             today = now - now % DAY_S + self.by_minute * MINUTE_S
             due.append((today if today > now else today + DAY_S) + later)
@@ -150,9 +152,9 @@ def record_item(db: Db, device: int, now: float) -> None:
 
 def record_items(db: Db, devices: Collection[int], now: float) -> None:
     """Call `record_item` for each device, in one operation."""
-    among, these = make_membership(db, devices)
-    asked = f"SELECT device FROM check_in WHERE device {among} ORDER BY device"
-    for (device,) in db.execute(asked, *these):
+    membership, these = make_membership(db, devices)
+    watched_devices = f"SELECT device FROM check_in WHERE device {membership} ORDER BY device"
+    for (device,) in db.execute(watched_devices, *these):
         record_item(db, device, now)
 
 
@@ -222,8 +224,8 @@ def describe_check_in(row: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return a device's check-in state from the columns `SHOWN_COLUMNS`, or None if no check-in is
     required.
     """
-    every, by_minute, kit_every, due, warned, sos = (row[name] for name in SHOWN_COLUMNS)
+    interval, by_minute, kit_every, due, warned, sos = (row[name] for name in SHOWN_COLUMNS)
     if due is None:
         return None
     late = "overdue" if sos is not None else "late" if warned else "in time"
-    return {"rule": str(Rule(every, by_minute, kit_every)), "due": float(due), "state": late}
+    return {"rule": str(Rule(interval, by_minute, kit_every)), "due": float(due), "state": late}

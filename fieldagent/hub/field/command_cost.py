@@ -51,6 +51,6 @@ def compute_cost(
     )
     up = len(encode([Entry(ITEM_NUMBER, answer, int(now))], key=account.key))
     credit = 0 if account.by_bytes else compute_credits(down) + compute_credits(up)
-    left = compute_allowance(db, account, now, urgent=False)
+    allowance = compute_allowance(db, account, now, urgent=False)
     fits = down <= account.mt_bytes
-    return CommandCost(bool(linked), bool(reached), down, up, credit, left, operator, fits)
+    return CommandCost(bool(linked), bool(reached), down, up, credit, allowance, operator, fits)

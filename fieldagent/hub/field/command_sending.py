@@ -64,5 +64,5 @@ def _is_stored(
     """
     if number != order.number and order.command.verb == SET.number:
         raise Refused("another command was sent in the meantime: send yours again")
-    proved = prove(number, order.command, derive_command_key(secret))
-    return commands.store_command(db, replace(order, number=number, command=proved), now, grace)
+    proof = prove(number, order.command, derive_command_key(secret))
+    return commands.store_command(db, replace(order, number=number, command=proof), now, grace)

@@ -31,18 +31,18 @@ def list_costs(db: Db, posting: Posting, now: float) -> list[dict[str, Any]]:
     """Return the cost of a push for each addressed device. The cost of satellite messages is for
     this push alone. For a linked device, the push is free.
     """
-    whom, members = _make_device_condition(posting)
+    condition, members = _make_device_condition(posting)
     rows = db.execute(
-        _ADDRESSED.format(whom=whom),
+        _ADDRESSED.format(whom=condition),
         *(now, posting.sender, posting.workspace, *members),
     )
     digest, name = introduce_member(db, posting.sender, posting.workspace)
     entries = []
-    for sequence, operator, linked, known, *row in rows:
+    for sequence, operator, linked, is_known, *row in rows:
         account = read_account(row)
-        names = [] if known is not None and bytes(known) == digest else [name]
+        names = [] if is_known is not None and bytes(is_known) == digest else [name]
         reached = account.device.imei is not None and operator is not None
-        over = (
+        over_satellite = (
             _compute_satellite_costs(db, posting, account, sequence, names, now)
             if reached
             else None
@@ -53,7 +53,7 @@ def list_costs(db: Db, posting: Posting, now: float) -> list[dict[str, Any]]:
                 "name": account.device.name,
                 "userId": str(account.device.member),
                 "linked": bool(linked),
-                "satellite": over,
+                "satellite": over_satellite,
             }
         )
     return entries
@@ -86,8 +86,8 @@ def _compute_satellite_costs(
     db: Db, posting: Posting, account: Account, sequence: int, names: Sequence[Entry], now: float
 ) -> dict[str, int | None] | None:
     contact = Contact(**json.loads(posting.contact)) if posting.contact else None
-    how = posting.sos, posting.back, posting.to, posting.asks
-    entry = Entry(sequence, posting.item, posting.time, *how)
+    options = posting.sos, posting.back, posting.to, posting.asks
+    entry = Entry(sequence, posting.item, posting.time, *options)
     try:
         part_sizes = list_sizes(
             WaitingItem(0, posting.sender, entry, contact=contact), names, account

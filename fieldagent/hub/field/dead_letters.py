@@ -61,10 +61,14 @@ def store_letter(
         reason,
         now,
     )
-    whose = "imei = ? AND (imei <> '' OR coalesce(device, 0) = ?)"
+    letter_condition = "imei = ? AND (imei <> '' OR coalesce(device, 0) = ?)"
     dropped = len(
         db.execute(
-            _DELETE_OLDEST.format(whose=whose), imei, device or 0, LETTERS_PER_KIT_MAX, BYTES_MAX
+            _DELETE_OLDEST.format(whose=letter_condition),
+            imei,
+            device or 0,
+            LETTERS_PER_KIT_MAX,
+            BYTES_MAX,
         )
     ) + len(db.execute(_DELETE_OLDEST.format(whose="id > 0"), COUNT_MAX, BYTES_MAX))
     db.execute(
@@ -78,8 +82,8 @@ def store_letter(
 
 def store_letter_once(db: Db, body: bytes, reason: str, imei: str, now: float) -> None:
     """Store an undecodable message from an operator, unless the same bytes are stored already."""
-    there = "SELECT 1 FROM dead_letter WHERE imei = ? AND body = ?"
-    if not db.execute(there, imei, body):
+    earlier_letter = "SELECT 1 FROM dead_letter WHERE imei = ? AND body = ?"
+    if not db.execute(earlier_letter, imei, body):
         rows = db.execute("SELECT id FROM device WHERE imei = ? AND imei <> ''", imei)
         device = rows[0][0] if rows else None
         store_letter(db, body, reason, imei=imei, device=device, bearer=Bearer.SATELLITE, now=now)
@@ -136,9 +140,14 @@ def discard_letter(
                 letter=letter,
             )
         )
-    whose = db.execute("SELECT workspace FROM device WHERE id = ?", rows[0][0] or 0)
+    owner_rows = db.execute("SELECT workspace FROM device WHERE id = ?", rows[0][0] or 0)
     write_line(
-        db, whose[0][0] if whose else workspace, actor, "dead-letter remove", str(letter), now
+        db,
+        owner_rows[0][0] if owner_rows else workspace,
+        actor,
+        "dead-letter remove",
+        str(letter),
+        now,
     )
 
 
@@ -146,21 +155,27 @@ def list_devices_with_letters(db: Db, workspace: int | None = None) -> list[int]
     """Return the devices that are in use and have letters, of one workspace or of all
     workspaces.
     """
-    which, of = ("", ()) if workspace is None else (" AND device.workspace = ?", (workspace,))
+    which, workspace_values = (
+        ("", ()) if workspace is None else (" AND device.workspace = ?", (workspace,))
+    )
     rows = db.execute(
         "SELECT DISTINCT device.id FROM device JOIN dead_letter ON dead_letter.device = device.id"
         f" WHERE device.disabled IS NULL{which} ORDER BY device.id",
-        *of,
+        *workspace_values,
     )
     return [id_ for (id_,) in rows]
 
 
 def list_letters(db: Db, devices: Collection[int] | None = None) -> list[Row]:
     """Return the letters, newest first. If `devices` is not None, return only their letters."""
-    which, of = "", devices or ()
+    which, device_values = "", devices or ()
     if devices is not None:
-        which = f" WHERE dead_letter.device IN ({make_marks(of)})" if of else " WHERE 1 = 0"
-    return _read_letters(db, which, of, COUNT_MAX)
+        which = (
+            f" WHERE dead_letter.device IN ({make_marks(device_values)})"
+            if device_values
+            else " WHERE 1 = 0"
+        )
+    return _read_letters(db, which, device_values, COUNT_MAX)
 
 
 def list_workspace_letters(db: Db, workspace: int, before: int, limit: int) -> list[Row]:
@@ -210,11 +225,11 @@ def count_figures(db: Db) -> dict[str, int]:
     """Return the metrics: the number of stored letters, and the numbers of letters received and
     dropped since the database was created.
     """
-    ((kept,),) = db.execute("SELECT count(*) FROM dead_letter")
+    ((letter_count,),) = db.execute("SELECT count(*) FROM dead_letter")
     rows = db.execute("SELECT came, dropped FROM dead_letter_tally")
-    came, dropped = rows[0] if rows else (0, 0)
+    arrived, dropped = rows[0] if rows else (0, 0)
     return {
-        "dead_letters_kept": kept,
-        "dead_letters": came,
+        "dead_letters_kept": letter_count,
+        "dead_letters": arrived,
         "dead_letters_dropped": dropped,
     }

@@ -57,8 +57,10 @@ def make_posting(db: Db, device: int, payload: bytes, *, paid: bool, now: float)
         " LEFT JOIN contact ON contact.device = device.id WHERE device.id = ?",
         device,
     )
-    if why := explain_unfit(Candidate(device, name, version, installed, disabled)):
-        raise Refused(sentence("{name} cannot receive the delta: {why}", name=name, why=why))
+    if unfit_reason := explain_unfit(Candidate(device, name, version, installed, disabled)):
+        raise Refused(
+            sentence("{name} cannot receive the delta: {why}", name=name, why=unfit_reason)
+        )
     return Posting(
         workspace,
         member,
@@ -77,8 +79,12 @@ def compute_cost(db: Db, posting: Posting, now: float) -> DeltaCost | None:
     modem or the modem cannot carry the delta.
     """
     cost = next(each for each in list_costs(db, posting, now) if each["id"] == posting.device)
-    over = cost["satellite"]
-    return None if over is None else DeltaCost(over["parts"], over["bytes"], over["credits"])
+    over_satellite = cost["satellite"]
+    return (
+        None
+        if over_satellite is None
+        else DeltaCost(over_satellite["parts"], over_satellite["bytes"], over_satellite["credits"])
+    )
 
 
 def enter_delta(db: Db, posting: Posting, grace: float, now: float) -> None:

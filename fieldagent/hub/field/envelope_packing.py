@@ -64,10 +64,10 @@ class WaitingItem:
         receiver.
         """
         facts: list[Content | None] = [self.source, self.contact, self.seen_at]
-        beside = [each for each in facts if each is not None]
+        extra_contents = [each for each in facts if each is not None]
         if self.unauthenticated:
-            beside.append(UnauthenticatedMark())
-        return [self.entry, *(Entry(self.entry.sequence, each) for each in beside)]
+            extra_contents.append(UnauthenticatedMark())
+        return [self.entry, *(Entry(self.entry.sequence, each) for each in extra_contents)]
 
 
 @dataclass(slots=True)
@@ -127,8 +127,10 @@ class EnvelopeSpace:
         """Return the bytes that are available beside `load` for entries that are not SOS."""
         if self.ordinary is None or self.ordinary >= self.capacity:
             return self.capacity
-        paid = compute_paid_size(len(load.encode()) + self.tag) - self.tag if load.entries else 0
-        return min(self.capacity, max(self.ordinary, paid))
+        paid_size = (
+            compute_paid_size(len(load.encode()) + self.tag) - self.tag if load.entries else 0
+        )
+        return min(self.capacity, max(self.ordinary, paid_size))
 
 
 def list_waiting(
@@ -239,14 +241,16 @@ def list_receipts_for_each(
 
 
 def _make_waiting_receipt(db: Db, device: int, row: Sequence[Any]) -> WaitingReceipt:
-    id_, sequence, member, at, digest, urgent, says, by, text, stage, about = row
-    if says:
-        word = _add_proof(
-            db, about or device, IncidentUpdate(sequence, IncidentState(says), about, by, text)
+    id_, sequence, member, at, digest, is_urgent, update_state, person, text, stage, station = row
+    if update_state:
+        proved_update = _add_proof(
+            db,
+            station or device,
+            IncidentUpdate(sequence, IncidentState(update_state), station, person, text),
         )
-        return WaitingReceipt(id_, Entry(0, word, int(at)), bool(urgent))
-    said = Receipt(member, bytes(digest or b""), Stage(stage), text)
-    return WaitingReceipt(id_, Entry(sequence, said, int(at)), bool(urgent), member)
+        return WaitingReceipt(id_, Entry(0, proved_update, int(at)), bool(is_urgent))
+    receipt = Receipt(member, bytes(digest or b""), Stage(stage), text)
+    return WaitingReceipt(id_, Entry(sequence, receipt, int(at)), bool(is_urgent), member)
 
 
 def _add_proof(db: Db, device: int, word: IncidentUpdate) -> IncidentUpdate:
@@ -278,19 +282,19 @@ DELETED_AT_ONCE = 4
 
 def list_names(db: Db, needed: Sequence[NeededNames]) -> list[DeviceNames]:
     """Return the names that each device is missing."""
-    among, devices = make_membership(db, {each.device for each in needed})
+    membership, devices = make_membership(db, {each.device for each in needed})
     members = {member for each in needed for member in each.members}
-    some, numbers = make_membership(db, members or {THE_HUB})
+    member_values, numbers = make_membership(db, members or {THE_HUB})
     rows = db.execute(
         "SELECT device, member, digest FROM introduced"
-        f" WHERE device {among} AND (member {some} OR digest = ?)",
+        f" WHERE device {membership} AND (member {member_values} OR digest = ?)",
         *(*devices, *numbers, DELETED_NAME_MARK),
     )
-    known: dict[int, dict[int, bytes]] = {each.device: {} for each in needed}
+    known_digests: dict[int, dict[int, bytes]] = {each.device: {} for each in needed}
     for device, member, digest in rows:
-        known[device][member] = bytes(digest)
+        known_digests[device][member] = bytes(digest)
     people = _read_identities(db, members)
-    return [_list_names(each, known[each.device], people) for each in needed]
+    return [_list_names(each, known_digests[each.device], people) for each in needed]
 
 
 def _list_names(needed: NeededNames, digests: Mapping[int, bytes], people: _People) -> DeviceNames:
@@ -336,11 +340,11 @@ def fill_envelope(
     load = Load(is_packed=packed)
     for each in items:
         load.origin = load.origin or each.sender
-        mine = each.sender == load.origin
+        is_own = each.sender == load.origin
         capacity = space.capacity if each.entry.sos else space.compute_beside(load)
-        if mine and not _add(names, load, each.sender, each.entries, capacity):
+        if is_own and not _add(names, load, each.sender, each.entries, capacity):
             break
-        if mine:
+        if is_own:
             load.items.append(each.item)
     for receipt in receipts:
         capacity = space.capacity if receipt.urgent else space.compute_beside(load)
@@ -373,7 +377,9 @@ def _add(names: DeviceNames, load: Load, member: int, added: list[Entry], capaci
     member. Return False if the entries do not fit.
     """
     new: list[tuple[tuple[int, bytes], Entry]] = []
-    if member in names.unknown and all(known != member for known, _ in load.introduced):
+    if member in names.unknown and all(
+        known_member != member for known_member, _ in load.introduced
+    ):
         digest, entry = names.unknown[member]
         new = [((member, digest), entry)]
     entries = [*load.entries, *(e for _, e in new), *added]
@@ -400,8 +406,8 @@ _People = Mapping[int, tuple[str, str, str]]
 def _read_identities(db: Db, members: Collection[int]) -> _People:
     if not members:
         return {}
-    among, numbers = make_membership(db, members)
-    rows = db.execute(f"SELECT id, type, name, email FROM member WHERE id {among}", *numbers)
+    membership, numbers = make_membership(db, members)
+    rows = db.execute(f"SELECT id, type, name, email FROM member WHERE id {membership}", *numbers)
     return {member: (type_, name, email or "") for member, type_, name, email in rows}
 
 
@@ -487,5 +493,9 @@ def list_introduced(db: Db, device: int) -> list[tuple[int, bytes]]:
 def mark_receipts_sent(db: Db, receipts: Sequence[int], now: float) -> None:
     """Record that these receipts were sent to the kit."""
     for first in range(0, len(receipts), ROWS_MAX):
-        among, some = make_membership(db, receipts[first : first + ROWS_MAX])
-        db.execute(f"UPDATE receipt SET state = 'sent', sent = ? WHERE id {among}", now, *some)
+        membership, membership_values = make_membership(db, receipts[first : first + ROWS_MAX])
+        db.execute(
+            f"UPDATE receipt SET state = 'sent', sent = ? WHERE id {membership}",
+            now,
+            *membership_values,
+        )

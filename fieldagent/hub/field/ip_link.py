@@ -128,14 +128,16 @@ class Links:
 
             nursery.start_soon(end_on_lease_loss)
             log.info("%s is linked", device.name)
-            began = trio.current_time()
-            ended = None
+            started_at = trio.current_time()
+            link_end = None
             try:
-                ended = await exchange.run()
-                log.info("the link to %s ended: %s", device.name, ended.reason or ended.code)
+                link_end = await exchange.run()
+                log.info("the link to %s ended: %s", device.name, link_end.reason or link_end.code)
             finally:
-                why = ended or exchange.farewell
-                self.note_end(device.name, trio.current_time() - began, why.reason or str(why.code))
+                reason = link_end or exchange.farewell
+                self.note_end(
+                    device.name, trio.current_time() - started_at, reason.reason or str(reason.code)
+                )
             nursery.cancel_scope.cancel()
 
     async def _find_end(self, token: str) -> LinkEnd:

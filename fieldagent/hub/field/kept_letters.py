@@ -16,11 +16,11 @@ def accept_letters(
     """Process each dead letter of the devices once, and return the number of letters that the hub
     accepted. Devices that are not in use are skipped.
     """
-    taken = 0
+    accepted_count = 0
     for device in devices:
         try:
             kit = directory.find_device(db, device)
         except UnknownDevice:  # Skip a disabled device.
             continue
-        taken += mobile_originated.replay(db, kit, device_keys.read_mo_keys(db, device))
-    return taken
+        accepted_count += mobile_originated.replay(db, kit, device_keys.read_mo_keys(db, device))
+    return accepted_count

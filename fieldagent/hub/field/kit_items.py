@@ -92,8 +92,10 @@ def enter_kit_messages(
     good = [each for each in messages if each.device.id not in revoked]
     taken: list[IntakeResult] = []
     for first in range(0, len(good), MESSAGES_PER_STATEMENT_MAX):
-        some = good[first : first + MESSAGES_PER_STATEMENT_MAX]
-        taken += enter_kit_items(db, some, now=now, grace=grace, time_to_live=time_to_live)
+        messages_together = good[first : first + MESSAGES_PER_STATEMENT_MAX]
+        taken += enter_kit_items(
+            db, messages_together, now=now, grace=grace, time_to_live=time_to_live
+        )
     results = iter(taken)
     return [None if each.device.id in revoked else next(results) for each in messages]
 
@@ -107,11 +109,11 @@ def enter_kit_items(
         for each in messages
     ]
     new = _record_new(db, [key for each in keys for key in each], now)
-    taken = [IntakeResult() for _ in messages]
+    results = [IntakeResult() for _ in messages]
     postings: list[Posting] = []
     newest: dict[int, Position | None] = {each.device.id: None for each in messages}
     seen: list[KitPosition] = []
-    for message, own, result in zip(messages, keys, taken, strict=True):
+    for message, own, result in zip(messages, keys, results, strict=True):
         device = message.device
         for entry, key in zip(message.entries, own, strict=True):
             if key not in new:
@@ -135,7 +137,7 @@ def enter_kit_items(
     check_in.record_items(
         db, {posting.source.station for posting in postings if posting.source}, now
     )
-    return taken
+    return results
 
 
 def _record_new(db: Db, keys: Sequence[_Key], now: float) -> set[_Key]:

@@ -39,9 +39,11 @@ def raise_named_incident(db: Db, word: IncidentUpdate, brought: KitMessage) -> N
     device = brought.device
     incident = sos.find_by_kit(db, device.id, word.incident, locked=True)
     if incident is None:
-        whose = device.workspace, device.id, word.incident
-        if (raised := sos.raise_numbered(db, *whose, None, brought.now)) is not None:
-            alarm.queue_first_messages(db, raised, brought.now)
+        incident_key = device.workspace, device.id, word.incident
+        if (
+            raised_incident := sos.raise_numbered(db, *incident_key, None, brought.now)
+        ) is not None:
+            alarm.queue_first_messages(db, raised_incident, brought.now)
     elif incident.state != sos.SosState.OPEN:
         repeat_result(db, incident, brought.now)
 
@@ -121,11 +123,11 @@ def record_receipt(db: Db, entry: Entry, receipt: Receipt, brought: KitMessage) 
     )
     if not rows and _renumber_if_restored(db, entry, brought):
         brought.mismatches.append(f"a receipt of {entry.sequence}")
-    for item, body, urgent in rows:
+    for item, body, is_urgent in rows:
         digest = compute_item_digest(replace(decode_stored_entry(body), sequence=entry.sequence))
         if receipt.digest == digest:
             confirm(db, item, brought.device.id, brought.bearer, brought.now)
-            if not urgent:
+            if not is_urgent:
                 brought.confirmed.append(item)
         else:
             brought.mismatches.append(f"a receipt of {entry.sequence}")

@@ -47,14 +47,14 @@ async def run(store: Store, *, clock: Callable[[], float]) -> None:
     """
     watched = list_checks()
     while True:
-        written = store.get_event(ANY_WRITE_TOPIC)
+        any_write = store.get_event(ANY_WRITE_TOPIC)
         soonest = 0.0
         with log_once():
             times: list[float] = []
             faults: list[Exception] = []
-            for when, look in watched:
+            for due_at, look in watched:
                 try:
-                    times.append(at := await store.read(when))
+                    times.append(at := await store.read(due_at))
                     if at <= clock():
                         for text in await store.commit(partial(look, now=clock())):
                             log.warning("%s", text)
@@ -65,4 +65,4 @@ async def run(store: Store, *, clock: Callable[[], float]) -> None:
             if faults:
                 raise ExceptionGroup("some checks of the kits failed", faults)
             soonest = min(times)
-        await idle.wait_until_due(written, soonest - clock(), beat=CHECK_INTERVAL_MIN_S)
+        await idle.wait_until_due(any_write, soonest - clock(), beat=CHECK_INTERVAL_MIN_S)

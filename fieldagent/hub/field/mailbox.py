@@ -199,29 +199,31 @@ class IpMailbox:
 
     async def _read_mail(self) -> Mail:
         loads = self._loads.values()
-        under_way = NumbersUnderWay(
+        sent_numbers = NumbersUnderWay(
             sum(len(load.items) for load in loads),
             sum(len(load.receipts) for load in loads),
             sum(len(load.commands) for load in loads),
         )
-        asked = MailAsked(self.device, self._clock(), under_way)
-        return await self._store.read_together(read_mail, asked)
+        mail_request = MailAsked(self.device, self._clock(), sent_numbers)
+        return await self._store.read_together(read_mail, mail_request)
 
     async def _create_rows(self) -> bool:
         """Create some of the device's missing rows from the log of its workspace. Return True if
         more rows are missing.
         """
-        began, here = trio.current_time(), (self.device.id, self._clock())
+        started_at, device_and_time = trio.current_time(), (self.device.id, self._clock())
         try:
-            has_more = await self._store.commit_together(workspace_log.create_missing_rows, here)
+            has_more = await self._store.commit_together(
+                workspace_log.create_missing_rows, device_and_time
+            )
         except StoreFull:
             has_more = False  # Items that have rows are still sent, SOS first.
-        self._rests_until = -inf if has_more else began + self._log_rest
+        self._rests_until = -inf if has_more else started_at + self._log_rest
         return has_more
 
     def _add_parcels(self, db: Db, load: Load, capacity: int) -> None:
-        under_way = {each for load in self._loads.values() for each in load.parcels}
-        for due in parcels.list_due(db, self.device, self._journal, self._clock(), under_way):
+        sent_parcels = {each for load in self._loads.values() for each in load.parcels}
+        for due in parcels.list_due(db, self.device, self._journal, self._clock(), sent_parcels):
             load.entries.append(due.entry)
             if len(load.encode()) > capacity:
                 load.entries.pop()
@@ -363,8 +365,8 @@ def _mark_introduced(db: Db, loads: Sequence[_StoredLoad]) -> None:
     names = [each for each in loads if each.load.introduced]
     if not names:
         return
-    among, devices = make_membership(db, {each.device for each in names})
-    journals = dict(db.execute(f"SELECT id, journal FROM device WHERE id {among}", *devices))
+    membership, devices = make_membership(db, {each.device for each in names})
+    journals = dict(db.execute(f"SELECT id, journal FROM device WHERE id {membership}", *devices))
     mark_introduced(
         db,
         [

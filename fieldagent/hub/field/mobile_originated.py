@@ -183,9 +183,9 @@ class MobileOriginatedReceiver:
         try:
             find_device_of_imei(db, imei)
         except UnknownDevice:
-            bearer, now, whose = Bearer.SATELLITE, self._clock(), find_disabled_device(db, imei)
+            bearer, now, device_id = Bearer.SATELLITE, self._clock(), find_disabled_device(db, imei)
             dead_letters.store_letter(
-                db, body, NO_DEVICE_REASON, imei=imei, device=whose, bearer=bearer, now=now
+                db, body, NO_DEVICE_REASON, imei=imei, device=device_id, bearer=bearer, now=now
             )
             return True
         return False
@@ -225,14 +225,14 @@ class MobileOriginatedReceiver:
         try:
             envelope = decode(body, keys=keys)
         except RemoteProtocolError as error:
-            trouble, reason = _explain(error)
+            fault, reason = _explain(error)
             log.error(
                 "%d bytes from %s are stored as a dead letter: %s", len(body), device.name, reason
             )
 
             def bury(db: Db) -> None:
                 self._store_dead_letter(db, device, body, bearer, reason)
-                _store_key_trouble(db, device, trouble)
+                _store_key_trouble(db, device, fault)
 
             await self._store.commit(bury)
             return
@@ -246,30 +246,30 @@ class MobileOriginatedReceiver:
 
         def process_envelope(db: Db) -> KitMessage:
             # A transaction may run again, so each run begins with an empty result.
-            proved = bearer is not Bearer.SATELLITE or bool(keys)
-            brought = KitMessage(
-                device, bearer, self._clock(), estimate=estimate, is_authenticated=proved
+            is_proved_message = bearer is not Bearer.SATELLITE or bool(keys)
+            kit_message = KitMessage(
+                device, bearer, self._clock(), estimate=estimate, is_authenticated=is_proved_message
             )
-            self._process_message(db, envelope, brought)
-            brought.troubles += envelope.not_understood
-            if brought.troubles:
-                self._store_dead_letter(db, device, body, bearer, "; ".join(brought.troubles))
+            self._process_message(db, envelope, kit_message)
+            kit_message.troubles += envelope.not_understood
+            if kit_message.troubles:
+                self._store_dead_letter(db, device, body, bearer, "; ".join(kit_message.troubles))
             if bearer is Bearer.SATELLITE:
                 _store_key_trouble(db, device, UNCHECKED_TAG_REASON if unchecked else "")
-            return brought
+            return kit_message
 
-        brought = await self._store.commit(process_envelope)
-        self.mismatches += len(brought.mismatches)
-        for confirmation in brought.mismatches:
+        kit_message = await self._store.commit(process_envelope)
+        self.mismatches += len(kit_message.mismatches)
+        for confirmation in kit_message.mismatches:
             log.error(
                 "%s from %s is ignored, because it is not for the item that has this number now:"
                 " it is from before a backup was restored, or an old recording",
                 confirmation,
                 device.name,
             )
-        for trouble in (*brought.troubles, *brought.buried):
-            log.error("part of a message from %s could not be used: %s", device.name, trouble)
-        _log_trouble(device, brought.items, brought.duplicates, bearer)
+        for fault in (*kit_message.troubles, *kit_message.buried):
+            log.error("part of a message from %s could not be used: %s", device.name, fault)
+        _log_trouble(device, kit_message.items, kit_message.duplicates, bearer)
 
     def _enter_items(self, db: Db, messages: Sequence[KitItems]) -> list[IntakeResult | None]:
         limits = self._clock(), self._grace, self._time_to_live
@@ -301,18 +301,20 @@ class MobileOriginatedReceiver:
         except RemoteProtocolError as error:
             dead_letters.store_reason(db, letter.id, device.id, _explain(error)[1])
             return False
-        proved = letter.bearer is not Bearer.SATELLITE or bool(keys)
-        brought = KitMessage(device, letter.bearer, self._clock(), is_authenticated=proved)
+        is_authenticated = letter.bearer is not Bearer.SATELLITE or bool(keys)
+        kit_message = KitMessage(
+            device, letter.bearer, self._clock(), is_authenticated=is_authenticated
+        )
         # If a bug in the hub makes one letter fail, the hub must still process the other letters.
         db.execute("SAVEPOINT dead_letter")
         try:
-            self._process_message(db, envelope, brought)
+            self._process_message(db, envelope, kit_message)
         except Exception as error:
             db.execute("ROLLBACK TO SAVEPOINT dead_letter")
-            brought.troubles.append(f"the hub failed to process it: {describe_error(error)}")
+            kit_message.troubles.append(f"the hub failed to process it: {describe_error(error)}")
             log.exception("a dead letter of %s could not be processed", device.name)
         db.execute("RELEASE SAVEPOINT dead_letter")
-        if troubles := [*envelope.not_understood, *brought.troubles]:
+        if troubles := [*envelope.not_understood, *kit_message.troubles]:
             dead_letters.store_reason(db, letter.id, device.id, "; ".join(troubles))
             return False
         dead_letters.delete_letter(db, letter.id)
@@ -331,10 +333,10 @@ class MobileOriginatedReceiver:
                 db, brought.relaying, neighbour, brought.is_authenticated
             )
             contact.record_contact(db, brought.relaying.id, brought.bearer, brought.now)
-        brought.revoked, why = revocation.find_revocation_doubt(
+        brought.revoked, doubt_reason = revocation.find_revocation_doubt(
             db, brought.relaying, brought.device
         )
-        brought.doubt_reason = why or brought.doubt_reason
+        brought.doubt_reason = doubt_reason or brought.doubt_reason
         if not brought.doubt_reason:
             bearer = brought.bearer if brought.relaying is None else Bearer.RADIO
             contact.record_contact(db, brought.device.id, bearer, brought.now)
@@ -441,30 +443,30 @@ class MobileOriginatedReceiver:
             brought.troubles.append(f"a parcel of {device.name}: {error}")
             return
         by_radio = brought.bearer if brought.relaying is None else Bearer.RADIO
-        said = KitMessage(device, by_radio, brought.now)
+        kit_message = KitMessage(device, by_radio, brought.now)
         # A carrier may deliver the parcel again later, when the kit is out of range.
-        if mark_arrived(db, Entry(0, parcel), said):
+        if mark_arrived(db, Entry(0, parcel), kit_message):
             check_in.record_item(db, device.id, brought.now)
         for entry in envelope.entries:
             if isinstance(entry.content, Receipt):
-                record_receipt(db, entry, entry.content, said)
+                record_receipt(db, entry, entry.content, kit_message)
             elif isinstance(entry.content, CommandAnswer):
-                store_command_answer(db, entry.content, said, by_radio.value)
+                store_command_answer(db, entry.content, kit_message, by_radio.value)
             else:
-                said.troubles.append("an item that is not valid in a parcel")
-        brought.confirmed += said.confirmed
-        brought.mismatches += said.mismatches
-        brought.troubles += [*envelope.not_understood, *said.troubles]
+                kit_message.troubles.append("an item that is not valid in a parcel")
+        brought.confirmed += kit_message.confirmed
+        brought.mismatches += kit_message.mismatches
+        brought.troubles += [*envelope.not_understood, *kit_message.troubles]
 
     def _make_posting(self, db: Db, entry: Entry, item: Item, brought: KitMessage) -> Posting:
         device = brought.device
         # The proof is valid whichever kit relays it, because no other kit can create it.
-        proved = isinstance(item, IncidentUpdate) and is_proved(
+        is_proved_update = isinstance(item, IncidentUpdate) and is_proved(
             item, derive_proof_keys(db, device.id)
         )
         return replace(
             make_posting(device, entry, item, brought.now + self._time_to_live),
-            unauthenticated=bool(brought.doubt_reason) and not proved,
+            unauthenticated=bool(brought.doubt_reason) and not is_proved_update,
             revoked=brought.revoked,
             estimate=_estimate_beside(item, brought),
         )
@@ -474,40 +476,46 @@ class MobileOriginatedReceiver:
             brought.duplicates += 1
             return
         sequence = entry.sequence
-        whose = (brought.device.id, int(bool(brought.doubt_reason)), sequence)
-        kept = fragments.store_fragment(db, whose, part, brought.now)
+        fragment_key = (brought.device.id, int(bool(brought.doubt_reason)), sequence)
+        stored_slices = fragments.store_fragment(db, fragment_key, part, brought.now)
         try:
-            whole = reassemble(sequence, part.count, kept)
+            assembled = reassemble(sequence, part.count, stored_slices)
         except RemoteProtocolError as error:
             brought.troubles.append(f"{part.count} fragments of {sequence}: {error}")
-            fragments.delete_fragments(db, whose, part.count, kept_position=part.index)
+            fragments.delete_fragments(db, fragment_key, part.count, kept_position=part.index)
             return
-        if whole is None:
+        if assembled is None:
             return
-        fragments.delete_fragments(db, whose, part.count)
-        for fragment in whole.fragments:
+        fragments.delete_fragments(db, fragment_key, part.count)
+        for fragment in assembled.fragments:
             mark_arrived(db, fragment, brought)
-        if brought.revoked is not None and not any(entry.sos for entry in whole.entries):
+        if brought.revoked is not None and not any(entry.sos for entry in assembled.entries):
             # Store the whole message, because the last fragment alone could not be processed later.
             self._store_dead_letter(
-                db, brought.device, whole.envelope, Bearer.IP, brought.doubt_reason
+                db, brought.device, assembled.envelope, Bearer.IP, brought.doubt_reason
             )
             brought.buried.append(brought.doubt_reason)
             return
-        for entry in whole.entries:
+        for entry in assembled.entries:
             self._process_entry(db, entry, brought)
-        if whole.not_understood and not brought.doubt_reason:
-            reason = "; ".join(whole.not_understood)
+        if assembled.not_understood and not brought.doubt_reason:
+            reason = "; ".join(assembled.not_understood)
             # Store the message as if it had arrived over IP: the fragments have authenticated the
             # sender, and the envelope itself has no tag.
-            self._store_dead_letter(db, brought.device, whole.envelope, Bearer.IP, reason)
+            self._store_dead_letter(db, brought.device, assembled.envelope, Bearer.IP, reason)
             brought.buried.append(reason)
 
 
 def _log_trouble(device: Device, items: int, duplicates: int, bearer: Bearer) -> None:
     if items or duplicates:
-        known = f", {duplicates} of them known" if duplicates else ""
-        log.info("%s sent %s over %s%s", device.name, format_count(items, "item"), bearer, known)
+        duplicates_text = f", {duplicates} of them known" if duplicates else ""
+        log.info(
+            "%s sent %s over %s%s",
+            device.name,
+            format_count(items, "item"),
+            bearer,
+            duplicates_text,
+        )
 
 
 def _explain(error: RemoteProtocolError) -> tuple[str, str]:
@@ -516,8 +524,8 @@ def _explain(error: RemoteProtocolError) -> tuple[str, str]:
     """
     if not isinstance(error, Unauthenticated):
         return "", f"it cannot be read: {error}"
-    trouble = NOT_TAGGED if error.missing else OTHER_KEY
-    return trouble, f"{error}: {trouble}"
+    fault = NOT_TAGGED if error.missing else OTHER_KEY
+    return fault, f"{error}: {fault}"
 
 
 def _store_key_trouble(db: Db, device: Device, trouble: str) -> None:

@@ -132,14 +132,14 @@ def _pack_for(db: Db, account: Account, now: float) -> int:
         return _pack_fragments(db, account, items[0], now)
     receipts = list_receipts(db, device.id, limit=LOOK_AT)
     answers = any(each.urgent for each in receipts)
-    urgent = answers or (bool(items) and items[0].entry.sos)
-    space = _compute_space(db, account, now, urgent=urgent)
+    is_urgent = answers or (bool(items) and items[0].entry.sos)
+    space = _compute_space(db, account, now, urgent=is_urgent)
     load = fill_envelope_for(db, device, items, receipts, space, packed=True)
     if items and not load.items and _compute_size_alone(items[0]) <= space.compute_first(items[0]):
         # The item fits, but not together with the introduction of its sender. Send the introduction
         # first.
         _store_introduction(db, account, items[0], now)
-        space = _compute_space(db, account, now, urgent=urgent)
+        space = _compute_space(db, account, now, urgent=is_urgent)
         load = fill_envelope_for(db, device, items, receipts, space, packed=True)
     if items and not load.items:
         _wait_for_credits(db, device.id, items, now)
@@ -168,15 +168,15 @@ def _compute_capacity(account: Account, allowed: int | None) -> int:
     """Return the bytes of a message without its tag. If `allowed` is not None, the message costs at
     most `allowed` credits.
     """
-    most = account.mt_bytes
-    paid = most if allowed is None else min(most, allowed * CREDIT_BYTES)
-    return paid - _get_tag_size(account)
+    bytes_max = account.mt_bytes
+    paid_bytes = bytes_max if allowed is None else min(bytes_max, allowed * CREDIT_BYTES)
+    return paid_bytes - _get_tag_size(account)
 
 
 def _pack_fragments(db: Db, account: Account, large: WaitingItem, now: float) -> int:
     """Pack one message for each fragment, after a message that introduces the sender."""
-    device, urgent = account.device, large.entry.sos
-    allowed = compute_allowance(db, account, now, urgent=urgent)
+    device, is_urgent = account.device, large.entry.sos
+    allowed = compute_allowance(db, account, now, urgent=is_urgent)
     try:
         bodies = _make_fragments(large, account.key, account.mt_bytes)
         if len(bodies) > compute_most_parts(large.entry.content):
@@ -194,7 +194,7 @@ def _pack_fragments(db: Db, account: Account, large: WaitingItem, now: float) ->
         return 0
     _store_introduction(db, account, large, now)
     for position, body in enumerate(bodies):
-        _persist(db, device.id, body, [(large.item, position, len(bodies))], urgent, now)
+        _persist(db, device.id, body, [(large.item, position, len(bodies))], is_urgent, now)
     _mark_packed(db, device.id, [large.item])
     return len(bodies)
 
@@ -238,8 +238,8 @@ def _cut_into_fragments(large: WaitingItem, key: bytes | None, limit: int) -> li
     """Cut an item into fragments. Each call returns the same fragments, so that fragments that are
     sent later match earlier fragments.
     """
-    whole = encode(large.entries, origin=large.sender)
-    return split(whole, limit - (0 if key is None else TAG_BYTES + 1))
+    envelope = encode(large.entries, origin=large.sender)
+    return split(envelope, limit - (0 if key is None else TAG_BYTES + 1))
 
 
 def _make_fragments(large: WaitingItem, key: bytes | None, limit: int) -> list[bytes]:
@@ -273,20 +273,20 @@ def send_fragments_again(db: Db, device: int, sequence: int, report: Report, now
             continue
         account = read_account(row)
         fragments = _cut_into_fragments(large, account.key, account.mt_bytes)
-        arrived = [each.payload for each in fragments if each.index in report.arrived]
+        arrived_slices = [each.payload for each in fragments if each.index in report.arrived]
         if len(fragments) != report.count:
             return False
-        if report.digest != compute_fragments_digest(arrived):
+        if report.digest != compute_fragments_digest(arrived_slices):
             return False
         waits = _find_waiting_fragments(db, device)
         for each in fragments:
             if each.index not in report.arrived and (item, each.index) not in waits:
-                pieces, urgent = [(item, each.index, report.count)], large.entry.sos
+                pieces, is_urgent = [(item, each.index, report.count)], large.entry.sos
                 body = _encode_fragment(large, each, account.key)
                 # Skip a fragment that is too expensive now. The device asks for missing fragments
                 # again.
-                if _is_affordable(db, account, body, now, urgent=urgent):
-                    _persist(db, device, body, pieces, urgent, now)
+                if _is_affordable(db, account, body, now, urgent=is_urgent):
+                    _persist(db, device, body, pieces, is_urgent, now)
     return True
 
 
@@ -295,7 +295,11 @@ def _find_waiting_fragments(db: Db, device: int) -> set[tuple[int, int]]:
     position.
     """
     rows = db.execute("SELECT pieces FROM mobile_terminated WHERE device = ?", device)
-    return {(item, position) for (listed,) in rows for item, position, _ in json.loads(listed)}
+    return {
+        (item, position)
+        for (fragment_list,) in rows
+        for item, position, _ in json.loads(fragment_list)
+    }
 
 
 def ask_for_fragments(db: Db, now: float) -> int:
@@ -317,22 +321,25 @@ def ask_for_fragments(db: Db, now: float) -> int:
         now,
         SILENCE_GROWTH_FACTOR,
     )
-    asked = 0
+    request_count = 0
     for sequence, count, *row in rows:
         account = read_account(row)
-        those = f"{UNAUTHENTICATED_COLUMN} = 0 AND device = ? AND sequence = ? AND count = ?"
-        which = account.device.id, sequence, count
-        there = db.execute(
-            f"SELECT position, slice FROM slice WHERE {those} ORDER BY position", *which
+        fragment_condition = (
+            f"{UNAUTHENTICATED_COLUMN} = 0 AND device = ? AND sequence = ? AND count = ?"
         )
-        slices = {position: bytes(piece) for position, piece in there}
+        which = account.device.id, sequence, count
+        waiting_rows = db.execute(
+            f"SELECT position, slice FROM slice WHERE {fragment_condition} ORDER BY position",
+            *which,
+        )
+        slices = {position: bytes(piece) for position, piece in waiting_rows}
         report = Report(count, frozenset(slices), compute_fragments_digest(slices.values()))
         body = encode([Entry(sequence, report, int(now))], key=account.key)
         if _is_affordable(db, account, body, now):
-            db.execute(f"UPDATE slice SET asked = ? WHERE {those}", now, *which)
+            db.execute(f"UPDATE slice SET asked = ? WHERE {fragment_condition}", now, *which)
             _persist(db, account.device.id, body, [], False, now)
-            asked += 1
-    return asked
+            request_count += 1
+    return request_count
 
 
 def _list_segments(load: Load) -> list[tuple[int, int, int]]:
@@ -385,12 +392,14 @@ def compute_allowance(db: Db, account: Account, now: float, *, urgent: bool) -> 
     spent = db.execute(
         "SELECT credits FROM spent WHERE device = ? AND day = ?", id_, format_day(now)
     )
-    held = db.execute(
+    held_messages = db.execute(
         "SELECT length(body) FROM mobile_terminated WHERE device = ? AND trouble <> ?",
         *(id_, Scope.MESSAGE.value),
     )
-    used: int = sum(credit for (credit,) in spent) + sum(compute_credits(size) for (size,) in held)
-    return max(0, account.budget - (0 if urgent else account.reserve) - used)
+    used_credits: int = sum(credit for (credit,) in spent) + sum(
+        compute_credits(size) for (size,) in held_messages
+    )
+    return max(0, account.budget - (0 if urgent else account.reserve) - used_credits)
 
 
 def _is_affordable(

@@ -55,17 +55,17 @@ async def run(
     """
     with log_once():
         await store.commit(operator_trouble.call_again_after_start)
-    under_way = _OpenCalls()
+    open_calls = _OpenCalls()
     async with trio.open_nursery() as nursery:
         while True:
-            news, written, ended = (
+            news, any_write, has_ended = (
                 store.get_event("satellite"),
                 store.get_event(ANY_WRITE_TOPIC),
-                under_way.ended,
+                open_calls.ended,
             )
             calls: list[OperatorCall] = []
             rings: list[RingAlert] = []
-            busy, soonest = dict(under_way.calls), 0.0
+            busy, soonest = dict(open_calls.calls), 0.0
             with log_once():
                 work = await store.read(partial(_find_due_work, clock=clock, busy=busy))
                 if work.calls:
@@ -79,13 +79,13 @@ async def run(
                 soonest = work.soonest
             for call in calls:
                 carried = partial(carry_out, store, operators, call, clock, note_fault, note_call)
-                under_way.calls[call.operator] += 1
-                nursery.start_soon(waits.run_to_the_end, partial(under_way.carry, call, carried))
+                open_calls.calls[call.operator] += 1
+                nursery.start_soon(waits.run_to_the_end, partial(open_calls.carry, call, carried))
             for ring in rings:
                 nursery.start_soon(ring_again, store, operators, ring, note_fault)
             if not calls:
-                with under_way.wait_for_end(ended):
-                    await idle.wait_until_due(written, soonest - clock(), news=news)
+                with open_calls.wait_for_end(has_ended):
+                    await idle.wait_until_due(any_write, soonest - clock(), news=news)
 
 
 class _OpenCalls:
@@ -176,15 +176,17 @@ async def ring_again(
     """Ask the operator for another ring alert to a modem. End the ring alerts if the operator
     refuses. Only StoreFailed is raised; other failures are logged or reported.
     """
-    what = f"{ring.name}, for which the operator holds {format_count(ring.waiting, 'MT message')}"
+    description = (
+        f"{ring.name}, for which the operator holds {format_count(ring.waiting, 'MT message')}"
+    )
     try:
         if (operator := operators.get(ring.operator)) is None:
             return
         verdict = await operator.ring(ring.imei)
         if verdict.outcome is Outcome.SENT:
-            log.info("ring alert repeated: %s", what)
+            log.info("ring alert repeated: %s", description)
             return
-        log.warning("ring alert not repeated: %s: %s", what, verdict.reason)
+        log.warning("ring alert not repeated: %s: %s", description, verdict.reason)
         if verdict.outcome is Outcome.REFUSED:
             await store.commit(lambda db: ring_alerts.end_ring_alerts(db, ring.device))
     except StoreUnavailable:
@@ -213,8 +215,8 @@ async def _call_in(operator: Operator, call: OperatorCall, note_fault: Note) -> 
 
 
 def _log_trouble(call: OperatorCall, verdict: Verdict) -> None:
-    what = f"MT message {call.id} of {len(call.body)} bytes to {call.name}"
+    description = f"MT message {call.id} of {len(call.body)} bytes to {call.name}"
     if verdict.outcome is Outcome.SENT:
-        log.info("%s: the operator has it", what)
+        log.info("%s: the operator has it", description)
     else:
-        log.warning("%s: %s; trying again", what, verdict.reason)
+        log.warning("%s: %s; trying again", description, verdict.reason)

@@ -235,7 +235,7 @@ def _schedule_retry(db: Db, call: OperatorCall, verdict: Verdict, now: float) ->
 def _list_receipts(db: Db, call: OperatorCall) -> list[int]:
     """Return the ids of the receipts in the message."""
     rows = db.execute("SELECT receipts FROM mobile_terminated WHERE id = ?", call.id)
-    return [receipt for (listed,) in rows for receipt in json.loads(listed)]
+    return [receipt for (receipt_list,) in rows for receipt in json.loads(receipt_list)]
 
 
 def delete_message(db: Db, call: OperatorCall) -> list[tuple[int, int, int]] | None:
@@ -252,8 +252,10 @@ def delete_unneeded(db: Db, call: OperatorCall) -> None:
     receipts = _list_receipts(db, call)
     if delete_message(db, call) is None or not receipts:
         return
-    among, these = make_membership(db, receipts)
-    db.execute(f"UPDATE receipt SET state = 'waiting' WHERE state = 'sent' AND id {among}", *these)
+    membership, these = make_membership(db, receipts)
+    db.execute(
+        f"UPDATE receipt SET state = 'waiting' WHERE state = 'sent' AND id {membership}", *these
+    )
     announce_answer(db, call.device)
 
 
@@ -264,16 +266,18 @@ def withdraw_updates(db: Db, device: int) -> None:
     has not accepted a message and it contains only such updates, delete the message.
     """
     mt_copies.send_updates_by_link(db, device)
-    whose = "device = ? AND receipts <> '[]'"
-    rows = db.execute(f"SELECT receipts FROM mobile_terminated WHERE {whose}", device)
+    with_receipts = "device = ? AND receipts <> '[]'"
+    rows = db.execute(f"SELECT receipts FROM mobile_terminated WHERE {with_receipts}", device)
     if not rows:
         return
-    alone = f"{whose} AND pieces = '[]' AND state = 'ready'"
+    alone = f"{with_receipts} AND pieces = '[]' AND state = 'ready'"
     db.execute(f"DELETE FROM mobile_terminated WHERE {alone}", device)
-    among, these = make_membership(
-        db, [receipt for (listed,) in rows for receipt in json.loads(listed)]
+    membership, these = make_membership(
+        db, [receipt for (receipt_list,) in rows for receipt in json.loads(receipt_list)]
     )
-    db.execute(f"UPDATE receipt SET state = 'waiting' WHERE state = 'sent' AND id {among}", *these)
+    db.execute(
+        f"UPDATE receipt SET state = 'waiting' WHERE state = 'sent' AND id {membership}", *these
+    )
 
 
 def _mark_sent(db: Db, device: int, item: int, position: int, count: int) -> None:
@@ -286,13 +290,13 @@ def _mark_sent(db: Db, device: int, item: int, position: int, count: int) -> Non
             position,
             item,
         )
-        ((gone,),) = db.execute(
+        ((is_gone,),) = db.execute(
             "SELECT count(*) FROM fragment_sent WHERE item = ? AND device = ? AND count = ?",
             item,
             device,
             count,
         )
-        if gone < count:
+        if is_gone < count:
             return
     db.execute(
         "UPDATE delivery SET state = 'sent', way = 'satellite', reason = ''"
@@ -319,7 +323,7 @@ def is_needed(db: Db, call: OperatorCall, now: float) -> bool:
     content already, or an undelivered command may have expired.
     """
     rows = db.execute("SELECT pieces FROM mobile_terminated WHERE id = ?", call.id)
-    pieces = [piece for (listed,) in rows for piece in json.loads(listed)]
+    pieces = [piece for (segment_list,) in rows for piece in json.loads(segment_list)]
     if not pieces:
         orders = [e for e in decode(call.body).entries if isinstance(e.content, RemoteCommand)]
         return not orders or any(

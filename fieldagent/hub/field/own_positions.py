@@ -81,8 +81,8 @@ class OwnPositions:
         if device not in feed.at_once or not positions:
             return positions
         items = [each.item for each in positions]
-        left = await self._store.read(lambda db: newest.find_without_row(db, device, items))
-        return [each for each in positions if each.item in left]
+        remaining = await self._store.read(lambda db: newest.find_without_row(db, device, items))
+        return [each for each in positions if each.item in remaining]
 
     async def _read_names(self, feed: PositionFeed) -> None:
         if self._names_lost is not None and not self._names_lost.is_set():
@@ -107,8 +107,10 @@ class OwnPositions:
             if introduces:
                 body = each.encode_introduction(name)
             size += len(body) + HEAD
-            named = len(self._load.introduced) + introduces
-            if bodies and (size > capacity or len(bodies) == BODIES_MAX or named > NAMES_MOST):
+            introduced_count = len(self._load.introduced) + introduces
+            if bodies and (
+                size > capacity or len(bodies) == BODIES_MAX or introduced_count > NAMES_MOST
+            ):
                 return tuple(bodies)
             if introduces:
                 self._marks |= name.bit

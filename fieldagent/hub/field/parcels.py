@@ -51,9 +51,16 @@ def list_due(
         secrets = read_secrets(db, device)
         if not secrets:
             continue
-        how = stations_in_range.make_due_parameters(carrier.id, journal_number, hops, now)
+        due_parameters = stations_in_range.make_due_parameters(
+            carrier.id, journal_number, hops, now
+        )
         for each in list_waiting(
-            db, device, now, due_condition=stations_in_range.IS_DUE, parameters=how, limit=LOOK_AT
+            db,
+            device,
+            now,
+            due_condition=stations_in_range.IS_DUE,
+            parameters=due_parameters,
+            limit=LOOK_AT,
         ):
             addressee = Device(device, carrier.workspace, 0, "")
             parcel = _make_parcel(db, addressee, each, secrets[0], now)
@@ -88,8 +95,8 @@ def _make_parcel(
     """Return an entry with the parcel for an item, or None if the parcel is too large for the
     radio.
     """
-    named = [entry for _, entry in make_introduction(db, device, item.sender)]
-    body = wrap([*named, *item.entries], secret, DOWN, origin=item.sender)
+    introductions = [entry for _, entry in make_introduction(db, device, item.sender)]
+    body = wrap([*introductions, *item.entries], secret, DOWN, origin=item.sender)
     if len(body) > BODY_MAX_BYTES:
         return None
     ((expires,),) = db.execute(

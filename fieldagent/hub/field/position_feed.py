@@ -118,29 +118,29 @@ class PositionFeed:
         now, heard = trio.current_time(), self.store.get_event(newest.get_topic(self.workspace))
         workspace, upto = self.workspace, self.upto
         self._not_before = now + RETRY_S  # Time of the next read if this one fails.
-        found = await self.store.read(lambda db: _read(db, workspace, upto))
-        if found.directory != self._directory:
-            self._directory, self.life = found.directory, self.life + 1
-        if found.end < upto:
+        found_positions = await self.store.read(lambda db: _read(db, workspace, upto))
+        if found_positions.directory != self._directory:
+            self._directory, self.life = found_positions.directory, self.life + 1
+        if found_positions.end < upto:
             # The database was restored to an earlier state: read everything again.
             self._positions.clear()
             self.upto, self.life, self._not_before = 0, self.life + 1, now
             return
         self._announced = heard
         self._not_before = now + max(self.least_rest, self.links / MESSAGES_PER_S)
-        self.at_once = found.at_once
-        for digest, entry in found.names:
-            known = self.names.get(entry.sequence)
-            if known is None or known.digest != digest:
+        self.at_once = found_positions.at_once
+        for digest, entry in found_positions.names:
+            known_name = self.names.get(entry.sequence)
+            if known_name is None or known_name.digest != digest:
                 self.names[entry.sequence] = Name(digest, entry, self._bits)
                 self._bits *= 2
-        for each in found.positions:
+        for each in found_positions.positions:
             if each.sender in self.names:  # Skip senders that were deleted meanwhile.
                 track = newest.PositionSender(each.device, each.sender)
                 self._positions.pop(track, None)  # The newer position goes to the end.
                 self._positions[track] = _make_position(each)
-        self.upto = found.end
-        if found.positions:
+        self.upto = found_positions.end
+        if found_positions.positions:
             for event in self.waiting:
                 event.set()
             self.waiting.clear()
@@ -150,26 +150,26 @@ class PositionFeed:
         while True:
             with log_once():
                 await self.refresh()
-            heard = self._announced
-            if heard is None:
+            announced = self._announced
+            if announced is None:
                 await trio.sleep(RETRY_S)
-            elif heard.is_set():
+            elif announced.is_set():
                 await trio.sleep_until(max(self._not_before, trio.current_time() + PAUSE))
             else:
-                await heard.wait()
+                await announced.wait()
 
     def list_after(self, after_place: int, device: int, member: int) -> list[Position]:
         """Return the unexpired positions after `after_place` that do not come from this device or
         member.
         """
-        now, later = self.clock(), []
+        now, later_positions = self.clock(), []
         for each in reversed(self._positions.values()):
             if each.place <= after_place:
                 break
             if each.sender != member and each.device != device and each.expires > now:
-                later.append(each)
-        later.reverse()
-        return later
+                later_positions.append(each)
+        later_positions.reverse()
+        return later_positions
 
     def get_known_marks(self, introduced: Iterable[tuple[int, bytes]]) -> int:
         """Return the bit marks of the names that a kit has. Each is given as a member and the

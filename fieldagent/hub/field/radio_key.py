@@ -133,13 +133,13 @@ def compute_price(
     if not kits:
         raise Refused("no kit of this workspace is enabled")
     quotes = [compute_cost(db, each.device, int(now), _UNSEALED, now) for each in kits]
-    paid = [each for each in quotes if is_paid(each, bearer)]
+    paid_quotes = [each for each in quotes if is_paid(each, bearer)]
     return KeyPrice(
         len(kits),
         sum(each.linked for each in quotes),
-        len(paid),
-        steps * sum(each.credits for each in paid),
-        frozenset(each.operator for each in paid if each.operator),
+        len(paid_quotes),
+        steps * sum(each.credits for each in paid_quotes),
+        frozenset(each.operator for each in paid_quotes if each.operator),
     )
 
 
@@ -259,9 +259,9 @@ def _send_step(db: Db, change: RadioKeyChange, kit: KeyKit, bearer: str, now: fl
     device = kit.device
     commands.expire_commands(db, device, VERB, now)
     secret, *_ = device_keys.read_secrets(db, device)
-    asked = RemoteCommand(VERB, (change.step, seal_key(change.key, secret)))
+    command = RemoteCommand(VERB, (change.step, seal_key(change.key, secret)))
     number = commands.compute_next_number(db, device, now)
-    order = CommandToSend(change.workspace, device, number, asked, bearer, audit.HUB)
+    order = CommandToSend(change.workspace, device, number, command, bearer, audit.HUB)
     number = store_command(db, order, GRACE_S if kit.linked else 0.0, now)
     db.execute(
         "INSERT INTO radio_key_kit (device, asked, number, given) VALUES (?, ?, ?, ?)"
@@ -273,13 +273,20 @@ def _send_step(db: Db, change: RadioKeyChange, kit: KeyKit, bearer: str, now: fl
 
 def record_step_answer(db: Db, device: int, answer: CommandAnswer, now: float) -> None:
     """If the answer is to a step of the key change, store it and continue the change."""
-    done = answer.outcome is CommandOutcome.DONE
+    is_done = answer.outcome is CommandOutcome.DONE
     rows = db.execute(
         "UPDATE radio_key_kit SET outcome = ?, said = ?, at = ?,"
         " step = CASE WHEN ? = 1 AND asked > step THEN asked ELSE step END"
         " WHERE device = ? AND number = ?"
         " RETURNING (SELECT workspace FROM device WHERE id = device)",
-        *(int(answer.outcome), format_answer(VERB, answer), now, int(done), device, answer.number),
+        *(
+            int(answer.outcome),
+            format_answer(VERB, answer),
+            now,
+            int(is_done),
+            device,
+            answer.number,
+        ),
     )
     for (workspace,) in rows:
         continue_change(db, workspace, now)
@@ -310,8 +317,8 @@ def _compute_due_time(db: Db, workspace: int) -> float:
     awaited = [each.step for each in kits if not each.left_out]
     if change.ended is None and min(awaited, default=LAST) >= change.step:
         return 0.0  # All kits that are still enabled have taken the step.
-    behind = [each.compute_due_time(change.step) for each in kits if each.step < change.step]
-    return min(behind, default=inf)
+    due_times = [each.compute_due_time(change.step) for each in kits if each.step < change.step]
+    return min(due_times, default=inf)
 
 
 STATES = {None: "asked", CommandOutcome.REFUSED: "refused", CommandOutcome.FAILED: "failed"}

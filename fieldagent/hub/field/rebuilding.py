@@ -138,16 +138,16 @@ class Rebuilding:
         copies = [each for each in kit_copies.copies if each.place in self.rows]
         # An answer without copies means that the kit has none of the requested items.
         copies = copies or [Copy(place, b"") for place in self.rows]
-        left = self.rows.keys() - {each.place for each in copies}
+        remaining = self.rows.keys() - {each.place for each in copies}
 
         def enter(db: Db) -> str:
-            came = [enter_copy(db, self, each, now) for each in copies]
-            rebuild.add_copy_counts(db, self.device.id, came.count(True), came.count(False))
+            results = [enter_copy(db, self, each, now) for each in copies]
+            rebuild.add_copy_counts(db, self.device.id, results.count(True), results.count(False))
             db.announce(kit_report.get_topic(self.device.id))
-            return "" if left else self._end_page(db, page, now)
+            return "" if remaining else self._end_page(db, page, now)
 
         self._log_progress(await self.store.commit(enter))
-        self.rows = {place: row for place, row in self.rows.items() if place in left}
+        self.rows = {place: row for place, row in self.rows.items() if place in remaining}
         if not self.rows:
             self.page = None
 
@@ -175,12 +175,12 @@ class Rebuilding:
             return False
         if _is_buried(db, device, summary.hours, now):
             return False
-        held = replace(summary, hours=0).encode()
-        known = rebuild.read_progress(db, device)
-        if known is not None and (known.is_open or known.held == held):
+        summary_bytes = replace(summary, hours=0).encode()
+        progress = rebuild.read_progress(db, device)
+        if progress is not None and (progress.is_open or progress.held == summary_bytes):
             return False
         numbering.skip_device_numbers(db, device, now)
-        rebuild.begin_recovery(db, device, held, now)
+        rebuild.begin_recovery(db, device, summary_bytes, now)
         return True
 
 
@@ -220,8 +220,8 @@ def _is_here(db: Db, device: int, held_item: HeldItem) -> bool:
 
 
 def _is_delivered(db: Db, device: int, got: HeldItem) -> bool:
-    ((following,),) = db.execute("SELECT next_sequence FROM device WHERE id = ?", device)
-    if got.number >= following:
+    ((next_number,),) = db.execute("SELECT next_sequence FROM device WHERE id = ?", device)
+    if got.number >= next_number:
         return False
     digests = _list_given(db, device, [got.number])
     return got.number not in digests or digests[got.number] == got.digest
@@ -229,10 +229,10 @@ def _is_delivered(db: Db, device: int, got: HeldItem) -> bool:
 
 def _list_given(db: Db, device: int, numbers: Sequence[int]) -> dict[int, bytes]:
     """Return the digests of items that a device received or will receive, by their numbers."""
-    among, these = make_membership(db, numbers)
+    membership, these = make_membership(db, numbers)
     rows = db.execute(
         "SELECT delivery.sequence, body FROM delivery JOIN item ON item.id = delivery.item"
-        f" WHERE delivery.device = ? AND delivery.sequence {among}",
+        f" WHERE delivery.device = ? AND delivery.sequence {membership}",
         *(device, *these),
     )
     return {
@@ -251,28 +251,29 @@ def find_missing(db: Db, device: Device, inventory: Inventory, since: float) -> 
     if inventory.direction is Direction.GOT:
         digests = _list_given(db, device.id, [row.number for row in rows])
         # Items of deleted accounts stay deleted.
-        there = {row.origin: is_member(db, device.workspace, row.origin) for row in rows}
-        return [r for r in rows if there[r.origin] and digests.get(r.number) != r.digest]
-    whose = {row.origin: _find_device(db, device, row.origin) for row in rows}
-    among, devices = make_membership(
-        db, {each.id for each in whose.values() if each is not None} or {0}
+        has_member = {row.origin: is_member(db, device.workspace, row.origin) for row in rows}
+        return [r for r in rows if has_member[r.origin] and digests.get(r.number) != r.digest]
+    device_by_origin = {row.origin: _find_device(db, device, row.origin) for row in rows}
+    membership, devices = make_membership(
+        db, {each.id for each in device_by_origin.values() if each is not None} or {0}
     )
     numbered, numbers = make_membership(db, [row.number for row in rows])
-    here = {
-        (of, number, bytes(digest)[:DIGEST_BYTES])
-        for of, doubtful, number, digest in db.execute(
+    items_here = {
+        (origin, number, bytes(digest)[:DIGEST_BYTES])
+        for origin, doubtful, number, digest in db.execute(
             f"SELECT device, {UNAUTHENTICATED_COLUMN}, sequence, digest FROM arrived WHERE device"
-            f" {among}"
+            f" {membership}"
             f" AND {UNAUTHENTICATED_COLUMN} IN (0, 1) AND sequence {numbered}",
             *(*devices, *numbers),
         )
         # The kit now proves its own items, which another kit had relayed.
-        if not (doubtful and of == device.id)
+        if not (doubtful and origin == device.id)
     }
     return [
         row
         for row in rows
-        if (of := whose[row.origin]) is not None and (of.id, row.number, row.digest) not in here
+        if (origin := device_by_origin[row.origin]) is not None
+        and (origin.id, row.number, row.digest) not in items_here
     ]
 
 
@@ -305,13 +306,15 @@ def enter_copy(db: Db, link: Rebuilding, copy: Copy, now: float) -> bool:
         return False
     if not envelope.entries or envelope.not_understood:
         return False
-    entry, *beside = envelope.entries
+    entry, *other_entries = envelope.entries
     if not isinstance(entry.content, Item) or isinstance(entry.content, Parcel):
         return False
     if link.page is not None and link.page.direction is Direction.SENT:
-        whose = _find_device(db, link.device, envelope.origin)
-        return whose is not None and _enter_sent(db, link, whose, entry, copy, row.at, now)
-    return _enter_received(db, link, entry, [e.content for e in beside], copy, row, now)
+        device_of_origin = _find_device(db, link.device, envelope.origin)
+        return device_of_origin is not None and _enter_sent(
+            db, link, device_of_origin, entry, copy, row.at, now
+        )
+    return _enter_received(db, link, entry, [e.content for e in other_entries], copy, row, now)
 
 
 def _enter_sent(
@@ -328,11 +331,11 @@ def _enter_sent(
     if not doubt and (item := _find_item(db, author, entry)) is not None:
         db.execute("UPDATE item SET unauthenticated = 0 WHERE id = ?", item)
         return True
-    proved = isinstance(content, IncidentUpdate) and is_proved(
+    is_proved_update = isinstance(content, IncidentUpdate) and is_proved(
         content, derive_proof_keys(db, author.id)
     )
     posting = make_posting(author, entry, content, at + link.keeping.time_to_live)
-    posting = replace(posting, unauthenticated=bool(doubt) and not proved)
+    posting = replace(posting, unauthenticated=bool(doubt) and not is_proved_update)
     posting, _ = resolve_names(db, posting)
     is_closed = copy.state == "closed"
     item = ledger.enter_again(db, posting, at=at, now=now, is_closed=is_closed)
@@ -382,20 +385,20 @@ def _find_sender(
     row: InventoryRow,
     now: float,
 ) -> int | None:
-    whose = find_neighbour(db, link.device, source.station)
-    if whose is None:
+    neighbour = find_neighbour(db, link.device, source.station)
+    if neighbour is None:
         return None
     own = replace(entry, sequence=source.sequence)
     content = entry.content
     assert isinstance(content, Item)
-    item = _find_item(db, whose, own)
+    item = _find_item(db, neighbour, own)
     if item is not None:
         return item
     # The kit that sent the item has not delivered it yet. Only that delivery would authenticate the
     # item.
-    if not _record_arrival(db, whose.id, own, row.at, is_doubtful=True):
+    if not _record_arrival(db, neighbour.id, own, row.at, is_doubtful=True):
         return None
-    posting = make_posting(whose, own, content, row.at + link.keeping.time_to_live)
+    posting = make_posting(neighbour, own, content, row.at + link.keeping.time_to_live)
     posting, _ = resolve_names(db, replace(posting, unauthenticated=True))
     is_closed = copy.state == "closed"
     return ledger.enter_again(db, posting, at=row.at, now=now, is_closed=is_closed)

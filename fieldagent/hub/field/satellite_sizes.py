@@ -65,15 +65,15 @@ def find_far_kits(db: Db, posting: Posting, now: float) -> SatelliteKits:
     """
     if not isinstance(posting.item, Data):
         return SatelliteKits()
-    whom, members = _make_device_condition(posting)
-    rows = db.execute(_KITS.format(whom=whom), now, posting.workspace, *members)
+    device_condition, members = _make_device_condition(posting)
+    rows = db.execute(_KITS.format(whom=device_condition), now, posting.workspace, *members)
     cannot, others = [], 0
     for linked, bearer, *row in rows:
         account = read_account(row)
         far = not linked and bearer not in ("ip", "sms") and account.device.imei is not None
-        why = _explain_too_large(posting.item, account) if far else ""
-        if why:
-            cannot.append(UnfitKit(account.device.id, account.device.name, why))
+        reason = _explain_too_large(posting.item, account) if far else ""
+        if reason:
+            cannot.append(UnfitKit(account.device.id, account.device.name, reason))
         else:
             others += 1
     return SatelliteKits(tuple(cannot), others)

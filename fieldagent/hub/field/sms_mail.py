@@ -110,14 +110,20 @@ def process_frame_facts(
     )
     if new:
         workspace_log.create_all_rows(db, device.id, now)
-    ((owed, seen, tag, load),) = db.execute(
+    ((owed, seen_tags, tag, load),) = db.execute(
         "SELECT owed, seen, tag, load FROM kit_sms WHERE device = ?", device.id
     )
     own = frame.tag.hex()
-    if own not in seen.split():
+    if own not in seen_tags.split():
         db.execute(
             "UPDATE kit_sms SET number = ?, kind = ?, at = ?, seen = ? WHERE device = ?",
-            *(phone_number, kind, now, " ".join([*seen.split(), own][-SEEN_TAGS_MAX:]), device.id),
+            *(
+                phone_number,
+                kind,
+                now,
+                " ".join([*seen_tags.split(), own][-SEEN_TAGS_MAX:]),
+                device.id,
+            ),
         )
     if load and tag in {each.hex() for each in frame.acknowledged}:
         _confirm(db, device, load, now)
@@ -135,8 +141,8 @@ def _confirm(db: Db, device: Device, load: str, now: float) -> None:
     confirm_all(db, [(item, device.id) for item in contents["items"]], Bearer.SMS, now)
     mark_receipts_sent(db, contents["receipts"], now)
     if contents["journal"] == read_journal_number(db, device.id):
-        named = [(member, bytes.fromhex(digest)) for member, digest in contents["introduced"]]
-        mark_introduced(db, [(device.id, *mark) for mark in named])
+        introduced = [(member, bytes.fromhex(digest)) for member, digest in contents["introduced"]]
+        mark_introduced(db, [(device.id, *mark) for mark in introduced])
     db.execute(
         "UPDATE kit_sms SET tag = '', load = '', text = '', copies = 0 WHERE device = ?", device.id
     )
@@ -200,11 +206,11 @@ def claim_message(db: Db, now: float, per_day: int) -> SmsToKit | None:
         )
         return None
     if owed or not load:
-        made = _store_message(db, device, owed, per_day - today, now)
-        if made is None:
+        message = _store_message(db, device, owed, per_day - today, now)
+        if message is None:
             _pause_device(db, id_, now + RECHECK_AFTER_S)
             return None
-        text, copies = made, 0
+        text, copies = message, 0
     parts = sms_alphabet.count_parts(text)
     if parts > SMS_PER_MESSAGE_MAX and today + parts > per_day:
         _pause_device(db, id_, midnight)
@@ -256,7 +262,7 @@ def _store_message(db: Db, device: Device, owed_tags: str, sms_left: int, now: f
     frame = SmsFrame(sms_frame.derive_name(digest), envelope, acknowledged)
     key = sms_frame.derive_key_down(digest)
     text = frame.encode_text(key)
-    held = {
+    held_messages = {
         "items": load.items,
         "receipts": load.receipts,
         "introduced": [[member, mark.hex()] for member, mark in load.introduced],
@@ -264,7 +270,7 @@ def _store_message(db: Db, device: Device, owed_tags: str, sms_left: int, now: f
     }
     db.execute(
         "UPDATE kit_sms SET tag = ?, load = ?, text = ? WHERE device = ?",
-        *(frame.tag_by(key).hex(), json.dumps(held) if envelope else "", text, device.id),
+        *(frame.tag_by(key).hex(), json.dumps(held_messages) if envelope else "", text, device.id),
     )
     return text
 
@@ -274,7 +280,7 @@ def _load(db: Db, device: Device, sms_left: int, now: float) -> Load:
     incident update or one longer item, which then does not delay anything else.
     """
     few = EnvelopeSpace(compute_envelope_bytes_down(SMS_PER_MESSAGE_MAX))
-    most = EnvelopeSpace(
+    space = EnvelopeSpace(
         compute_envelope_bytes_down(max(SMS_PER_MESSAGE_MAX, min(PARTS_DOWN, sms_left)))
     )
     short: list[WaitingItem] = []
@@ -285,9 +291,9 @@ def _load(db: Db, device: Device, sms_left: int, now: float) -> Load:
         (short if _load_alone(db, device, each, few).items else long).append(each)
     receipts = list_receipts(db, device.id, limit=RECEIPTS)
     load = fill_envelope_for(db, device, short, receipts, few)
-    load = load if load.entries else fill_envelope_for(db, device, [], receipts[:1], most)
+    load = load if load.entries else fill_envelope_for(db, device, [], receipts[:1], space)
     for each in long:
-        alone = _load_alone(db, device, each, most)
+        alone = _load_alone(db, device, each, space)
         _store_wait_reason(db, device, each, "" if alone.items else SPENT_REASON)
         load = load if load.entries else alone
     return load
@@ -341,12 +347,12 @@ def record_result(db: Db, sms: SmsToKit, reason: str, now: float, *, untaken: bo
         log.warning("an SMS to device %d waits %.0f s: %s", sms.device, wait, reason)
         return
     tags = {each.hex() for each in sms_frame.parse_frame(sms.text).acknowledged}
-    left = " ".join(each for each in owed.split() if each not in tags)
+    remaining_tags = " ".join(each for each in owed.split() if each not in tags)
     wait = ANSWER_TIMEOUT_S * 2.0 ** max(0, copies - 1) if load else 0.0
     db.execute(
         "UPDATE kit_sms SET claimed_until = 0, attempts = 0, owed = ?, not_before = ?"
         " WHERE device = ?",
-        *(left, now if left else now + wait, sms.device),
+        *(remaining_tags, now if remaining_tags else now + wait, sms.device),
     )
 
 

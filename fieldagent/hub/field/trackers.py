@@ -108,14 +108,14 @@ def add_tracker(
     """Add a tracker as a device that cannot receive messages, and return the device's id. The
     device belongs to `member`. Raises Refused with the reason.
     """
-    known = db.execute(
+    known_tracker = db.execute(
         "SELECT device.name FROM tracker JOIN device ON device.id = device"
         " WHERE tracker.workspace = ? AND ident = ?",
         workspace,
         ident,
     )
-    if known:
-        raise Refused(f"the tracker {ident!r} is {known[0][0]!r} already in that workspace")
+    if known_tracker:
+        raise Refused(f"the tracker {ident!r} is {known_tracker[0][0]!r} already in that workspace")
     device, _ = directory.add_device(db, workspace, member, directory.NewDevice(name), now=now)
     db.execute("UPDATE device SET link_token = NULL WHERE id = ?", device)
     columns = ("device", "workspace", "ident", "every")
@@ -197,11 +197,11 @@ def process_tracker_report(
     incident = open_incident(db, tracker.device)
     told_at = tracker.told
     news = [each for each in alarms if each not in before]
-    distress = {word for each in alarms for word in _find_distress_names(each)}
-    distress -= {word for each in before for word in _find_distress_names(each)}
+    distress = {name for each in alarms for name in _find_distress_names(each)}
+    distress -= {name for each in before for name in _find_distress_names(each)}
     if distress and incident is None:
-        words = _format_distress(tracker, report, ", ".join(alarms), place, at)
-        incident = _raise(db, tracker, words, at, now)
+        distress_text = _format_distress(tracker, report, ", ".join(alarms), place, at)
+        incident = _raise(db, tracker, distress_text, at, now)
     elif news:
         _enter_report(db, tracker, Message(f"{tracker.name}: {', '.join(news)}"), at, incident, now)
     if place is not None and at >= told_at + tracker.every:
@@ -221,21 +221,22 @@ def _store_position(
 ) -> None:
     if place is not None:
         contact.store_position(db, tracker.device, place, int(at), now)
-        where = DatedPlace(place.latitude, place.longitude, at, accuracy)
-        whose = tracker.device, tracker.workspace, tracker.member, tracker.name
-        positions.act_on_positions(db, [KitPosition(*whose, where)], now)
+        dated_place = DatedPlace(place.latitude, place.longitude, at, accuracy)
+        owner = tracker.device, tracker.workspace, tracker.member, tracker.name
+        positions.act_on_positions(db, [KitPosition(*owner, dated_place)], now)
     check_in.record_item(db, tracker.device, now)
 
 
 def _format_distress(
     tracker: Tracker, report: TrackerReport, alarm: str, place: Location | None, at: float
 ) -> str:
-    where = "without a position"
+    position_text = "without a position"
     if place is not None:
-        where = f"at {place.latitude:.5f} {place.longitude:.5f}"
+        position_text = f"at {place.latitude:.5f} {place.longitude:.5f}"
     unread = f" Not read: {_make_readable(report.unread, UNREAD_MAX)}." if report.unread else ""
     return (
-        f"Alarm {alarm} of the tracker {tracker.name}, {where}, {format_clock_time(at)}.{unread}"
+        f"Alarm {alarm} of the tracker {tracker.name}, {position_text}, {format_clock_time(at)}."
+        f"{unread}"
         " No answer can be sent to a tracker: contact its carrier by other means."
     )
 
@@ -280,9 +281,9 @@ def _list_alarms(text: str) -> list[str]:
     """Return the alarms of a report without duplicates, limited to `ALARM_MAX` characters. Distress
     alarms come first, so that other alarms cannot displace them.
     """
-    words = [_make_readable(each.strip(" "), ALARM_MAX) for each in text.split(",")]
+    alarm_names = [_make_readable(each.strip(" "), ALARM_MAX) for each in text.split(",")]
     by_distress = sorted(
-        filter(None, dict.fromkeys(words)), key=lambda each: not _find_distress_names(each)
+        filter(None, dict.fromkeys(alarm_names)), key=lambda each: not _find_distress_names(each)
     )
     alarms: list[str] = []
     for each in by_distress:

@@ -237,35 +237,35 @@ def _read_wave(db: Db, offer: _RunningOffer, now: float) -> list[_Row]:
 
 
 def _update_row(db: Db, offer: _RunningOffer, kit: _Row, now: float) -> _Row:
-    state, why = kit.state, kit.why
+    state, reason = kit.state, kit.why
     if kit.state == "offered":
         version = kit.version or ""
         # Compare versions only if the kind of installation is known. A kit that connects for the
         # first time has not reported the kind yet.
-        known = Candidate(
+        candidate = Candidate(
             kit.device, kit.name, version if kit.installed else "", kit.installed or "",
             kit.disabled,
         )  # fmt: skip
         if version == offer.version:
-            state, why = "taken", "it already ran this version"
-        elif why := explain_unfit(known):
+            state, reason = "taken", "it already ran this version"
+        elif reason := explain_unfit(candidate):
             state = "left out"
     elif kit.state in ("waiting", "trial") and kit.disabled is not None:
         # The hub ignores reports of a disabled kit, so it never learns the result.
-        state, why = "left out", sentence("it is disabled")
+        state, reason = "left out", sentence("it is disabled")
     elif kit.state in ("waiting", "trial") and now - (kit.since or now) > offer.within:
-        state, why = "late", f"it has not come back within {offer.within / 60:g} min"
+        state, reason = "late", f"it has not come back within {offer.within / 60:g} min"
     if state != kit.state:
         db.execute(
             "UPDATE update_offer_kit SET state = ?, why = ?"
             " WHERE offer = ? AND device = ? AND state = ?",
             state,
-            why,
+            reason,
             offer.number,
             kit.device,
             kit.state,
         )
-    return kit._replace(state=state, why=why)
+    return kit._replace(state=state, why=reason)
 
 
 def _begin(db: Db, offer: _RunningOffer, now: float) -> None:
@@ -283,10 +283,10 @@ def _begin(db: Db, offer: _RunningOffer, now: float) -> None:
 
 
 def _stop(db: Db, offer: _RunningOffer, kit: _Row, now: float) -> str:
-    what = {"back": "fell back", "refused": "refused it", "late": "is late"}[kit.state]
-    why = f"{kit.name} {what}: {kit.why}"
-    _end_offer(db, offer, STOPPED, why, now)
-    return f"The update to {offer.version} stopped: {why}; `fieldagent hub update list`"
+    event = {"back": "fell back", "refused": "refused it", "late": "is late"}[kit.state]
+    reason = f"{kit.name} {event}: {kit.why}"
+    _end_offer(db, offer, STOPPED, reason, now)
+    return f"The update to {offer.version} stopped: {reason}; `fieldagent hub update list`"
 
 
 def _end_offer(db: Db, offer: _RunningOffer, state: str, reason: str, now: float) -> None:
@@ -331,13 +331,13 @@ def list_kits(db: Db, workspace: int, offer_number: int | None) -> list[dict[str
     )
     if not rows:
         return []
-    ((offered, version),) = rows
+    ((offered_at, version),) = rows
     kit_rows = db.execute(
         "SELECT kit.wave, device.name, kit.state, kit.why, coalesce(contact.version, ''),"
         " contact.at FROM update_offer_kit AS kit JOIN device ON device.id = kit.device"
         " LEFT JOIN contact ON contact.device = device.id WHERE kit.offer = ?"
         " ORDER BY CASE kit.wave WHEN 0 THEN 1 ELSE 0 END, kit.wave, kit.device",
-        offered,
+        offered_at,
     )
     names = ("wave", "kit", "state", "why", "runs", "lastContact")
     return [{"offer": version, **dict(zip(names, row, strict=True))} for row in kit_rows]

@@ -65,11 +65,11 @@ class Mail(NamedTuple):
         """
         loads = list(under_way)
         sent = {item for load in loads for item in load.items}
-        told = {receipt for load in loads for receipt in load.receipts}
-        given = {number for load in loads for number in load.commands}
+        receipts_taken = {receipt for load in loads for receipt in load.receipts}
+        commands_taken = {number for load in loads for number in load.commands}
         items = [each for each in self.items if each.item not in sent]
-        receipts = [each for each in self.receipts if each.id not in told]
-        orders = [each for each in self.commands if each.sequence not in given]
+        receipts = [each for each in self.receipts if each.id not in receipts_taken]
+        orders = [each for each in self.commands if each.sequence not in commands_taken]
         load = fill_envelope(self.names, items, receipts, EnvelopeSpace(capacity), commands=orders)
         packed = len(load.items) + len(load.receipts) + len(load.commands)
         return load, self.is_all and packed == len(items) + len(receipts) + len(orders)
@@ -79,14 +79,16 @@ def read_mail(db: Db, requests: Sequence[MailAsked]) -> list[Mail]:
     """Return the mail of each device."""
     devices = list(dict.fromkeys(each.device.id for each in requests))
     now = max(each.now for each in requests)
-    most = NumbersUnderWay(*map(max, zip(*(each.under_way for each in requests), strict=True)))
-    look_at, told = LOOK_AT + most.items, RECEIPTS + most.receipts
-    ordered = RECEIPTS + most.commands
-    behind = dict(zip(devices, workspace_log.find_behind(db, devices), strict=True))
+    highest_numbers = NumbersUnderWay(
+        *map(max, zip(*(each.under_way for each in requests), strict=True))
+    )
+    look_at, receipts_max = LOOK_AT + highest_numbers.items, RECEIPTS + highest_numbers.receipts
+    ordered = RECEIPTS + highest_numbers.commands
+    behind_by_device = dict(zip(devices, workspace_log.find_behind(db, devices), strict=True))
     items = list_waiting_at_each(db, devices, now, limit=look_at)
-    receipts = list_receipts_for_each(db, devices, limit=told)
+    receipts = list_receipts_for_each(db, devices, limit=receipts_max)
     orders = commands.list_commands_at_each(db, devices, now, limit=ordered)
-    wanted = {
+    wanted_devices = {
         each.device.id: NeededNames(
             each.device.id,
             each.device.workspace,
@@ -95,7 +97,7 @@ def read_mail(db: Db, requests: Sequence[MailAsked]) -> list[Mail]:
         )
         for each in requests
     }
-    with_mail = [each for each in wanted.values() if each.members or orders[each.device]]
+    with_mail = [each for each in wanted_devices.values() if each.members or orders[each.device]]
     names = dict(zip((w.device for w in with_mail), list_names(db, with_mail), strict=True))
     return [
         Mail(
@@ -103,9 +105,9 @@ def read_mail(db: Db, requests: Sequence[MailAsked]) -> list[Mail]:
             receipts[device],
             orders[device],
             names.get(device, DeviceNames({}, ())),
-            behind[device],
+            behind_by_device[device],
             len(items[device]) < look_at
-            and len(receipts[device]) < told
+            and len(receipts[device]) < receipts_max
             and len(orders[device]) < ordered,
         )
         for device in (each.device.id for each in requests)

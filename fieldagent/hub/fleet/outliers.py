@@ -144,17 +144,17 @@ COMPARED_NUMBERS = {
 
 def find_outliers(fleet: Sequence[KitFigures]) -> list[list[Difference]]:
     """Return the bad values and the differences of each kit. Bad values come first."""
-    middles = {what: _compute_middle(fleet, number) for what, number in COMPARED_NUMBERS.items()}
+    middles = {fact: _compute_middle(fleet, number) for fact, number in COMPARED_NUMBERS.items()}
     versions = _find_majority(kit.version for kit in fleet)
     systems = _find_majority(kit.system for kit in fleet)
     differences = []
     for kit in fleet:
-        those = [*_check_fixed(kit)]
-        for what, number in COMPARED_NUMBERS.items():
-            those += _compare_number(kit, what, number, middles[what])
-        those += _compare_text("version", kit.version, versions)
-        those += _compare_text("system", kit.system, systems)
-        differences.append(sorted(those, key=lambda each: (not each.bad, _RANKS[each.finding])))
+        outliers = [*_check_fixed(kit)]
+        for fact, number in COMPARED_NUMBERS.items():
+            outliers += _compare_number(kit, fact, number, middles[fact])
+        outliers += _compare_text("version", kit.version, versions)
+        outliers += _compare_text("system", kit.system, systems)
+        differences.append(sorted(outliers, key=lambda each: (not each.bad, _RANKS[each.finding])))
     return differences
 
 
@@ -166,14 +166,14 @@ def _check_fixed(kit: KitFigures) -> Iterable[Difference]:
         yield Difference("trouble", True, {})
     if kit.parts_down:
         yield Difference("parts", True, {"own": kit.parts_down})
-    for what, when in (("supply", kit.weak_supply), ("slowed", kit.slowed_by)):
-        if when:
-            yield Difference(what if when == "now" else f"{what}-before", True, {})
+    for fact, since in (("supply", kit.weak_supply), ("slowed", kit.slowed_by)):
+        if since:
+            yield Difference(fact if since == "now" else f"{fact}-before", True, {})
     if kit.clock_untold:
         yield Difference("clock-untold", True, {})
     if kit.clock is not None and abs(kit.clock) >= CLOCK_MOST:
-        what = "clock-ahead" if kit.clock > 0 else "clock-behind"
-        yield Difference(what, True, {"age": abs(kit.clock)})
+        fact = "clock-ahead" if kit.clock > 0 else "clock-behind"
+        yield Difference(fact, True, {"age": abs(kit.clock)})
 
 
 class _Median(NamedTuple):
@@ -183,30 +183,30 @@ class _Median(NamedTuple):
 
 def _compute_middle(fleet: Sequence[KitFigures], number: _Number) -> _Median | None:
     """Return the median and the spread of a number, or None if too few kits report the number."""
-    known = [value for kit in fleet if (value := number.of(kit)) is not None]
-    if len(known) < FLEET_LEAST:
+    known_values = [value for kit in fleet if (value := number.of(kit)) is not None]
+    if len(known_values) < FLEET_LEAST:
         return None
-    middle = median(known)
-    return _Median(middle, median(abs(value - middle) for value in known))
+    middle = median(known_values)
+    return _Median(middle, median(abs(value - middle) for value in known_values))
 
 
 def _compare_number(
     kit: KitFigures, finding: str, number: _Number, middle: _Median | None
 ) -> Iterable[Difference]:
-    own, bad = number.of(kit), number.is_bad(kit)
+    own, is_bad = number.of(kit), number.is_bad(kit)
     if own is None:
         return
     values: dict[str, Any] = {"own": _round_if_whole(own)}
     if finding == "satellite":
-        values = {"own": kit.satellite_hours if bad else _round_if_whole(own)}
-    if middle is not None and not (bad and finding in ("satellite", "budget")):
+        values = {"own": kit.satellite_hours if is_bad else _round_if_whole(own)}
+    if middle is not None and not (is_bad and finding in ("satellite", "budget")):
         worse = number.sign * (own - middle.median)
         if worse >= number.floor and worse > SPREADS * middle.spread:
             yield Difference(
-                f"{finding}-others", bad, {**values, "most": _round_if_whole(middle.median)}
+                f"{finding}-others", is_bad, {**values, "most": _round_if_whole(middle.median)}
             )
             return
-    if bad:
+    if is_bad:
         yield Difference(finding, True, values)
 
 
@@ -220,11 +220,11 @@ def _find_majority(texts: Iterable[str]) -> _Majority | None:
     """Return the text that more than half of the kits have. Return None if there is no such text,
     or if too few kits report a text.
     """
-    known = [text for text in texts if text]
-    if len(known) < FLEET_LEAST:
+    known_texts = [text for text in texts if text]
+    if len(known_texts) < FLEET_LEAST:
         return None
-    ((text, have),) = Counter(known).most_common(1)
-    return _Majority(text, have, len(known)) if 2 * have > len(known) else None
+    ((text, have),) = Counter(known_texts).most_common(1)
+    return _Majority(text, have, len(known_texts)) if 2 * have > len(known_texts) else None
 
 
 def _compare_text(finding: str, kit_text: str, majority: _Majority | None) -> Iterable[Difference]:

@@ -79,15 +79,16 @@ def describe_fleet(db: Db, workspace: int, now: float) -> dict[str, Any]:
     differences = find_outliers([kit.figures for kit in inside])
     ordered = sorted(zip(inside, differences, strict=True), key=lambda each: _rank(*each))
     entries = [
-        {**kit.row, "findings": [_encode_outlier(each) for each in those]} for kit, those in ordered
+        {**kit.row, "findings": [_encode_outlier(each) for each in kit_outliers]}
+        for kit, kit_outliers in ordered
     ]
     entries += [{**kit.row, "findings": []} for kit in kits if kit.is_out]
     return {"kits": entries, "more": count - len(kits)}
 
 
 def _rank(kit: FleetRow, differences: Sequence[Difference]) -> tuple[Any, ...]:
-    bad = sum(each.bad for each in differences)
-    return -bad, -len(differences), _make_sort_key(kit.row["name"]), kit.row["id"]
+    bad_count = sum(each.bad for each in differences)
+    return -bad_count, -len(differences), _make_sort_key(kit.row["name"]), kit.row["id"]
 
 
 def _make_sort_key(name: str) -> list[tuple[int, str]]:
@@ -121,7 +122,7 @@ def _describe_kit(row: Mapping[str, Any], now: float) -> FleetRow:
     account = None
     if row["per day"] is not None:
         account = {"perDay": row["per day"], "spent": row["spent"] or 0}
-    shown = {
+    shown_kit = {
         "id": row["id"],
         "name": row["name"],
         "user": {"id": str(row["member"]), "name": row["member name"]},
@@ -138,8 +139,8 @@ def _describe_kit(row: Mapping[str, Any], now: float) -> FleetRow:
         if condition is None or condition.about is None
         else _describe_facts(condition.about, now),
     }
-    figures = _make_figures(shown, condition, now)
-    return FleetRow(shown, figures, is_disabled or is_revoked)
+    figures = _make_figures(shown_kit, condition, now)
+    return FleetRow(shown_kit, figures, is_disabled or is_revoked)
 
 
 def _describe_status(condition: KnownCondition) -> dict[str, Any]:
@@ -173,15 +174,15 @@ def _describe_links(status: KitStatus) -> dict[str, dict[str, Any]]:
 
 
 def _describe_facts(about: LinkOnlyReport, now: float) -> dict[str, Any]:
-    held = None
+    hold = None
     if about.throttled is not None:
-        held = dict(zip(("now", "sinceBoot"), describe_throttling(about.throttled), strict=True))
+        hold = dict(zip(("now", "sinceBoot"), describe_throttling(about.throttled), strict=True))
     return {
         "at": about.at,
         "system": about.system or None,
         "bootCause": about.cause,
         "startsOfDay": about.starts,
-        "throttling": held,
+        "throttling": hold,
         "clockAhead": about.clock,
         "signals": {
             name: shift_to_now(hours, about.at, now) for name, hours in about.signals.items()
@@ -200,28 +201,30 @@ def _make_figures(
         budget = _compute_percent(account["perDay"] - account["spent"], account["perDay"])
     if condition is None:
         return KitFigures(version, budget=budget, overdue=overdue)
-    status, about = condition.status, condition.about
-    fresh = now - condition.at < FRESH_S
-    known = about if about is not None and now - about.at < FRESH_S else None
+    status, facts_reported = condition.status, condition.about
+    is_fresh = now - condition.at < FRESH_S
+    known_facts = (
+        facts_reported if facts_reported is not None and now - facts_reported.at < FRESH_S else None
+    )
     if status.credits_left is not None and format_day(condition.at) == format_day(now):
         budget = _compute_percent(status.credits_left, status.credits_left + status.credits_today)
-    bars = [] if known is None else _list_bars(known, now)
-    throttled = 0 if known is None else known.throttled or 0
+    bars = [] if known_facts is None else _list_bars(known_facts, now)
+    throttled = 0 if known_facts is None else known_facts.throttled or 0
     return KitFigures(
         version,
-        "" if about is None else about.system,
+        "" if facts_reported is None else facts_reported.system,
         100 - status.disk_used,
-        status.degrees if fresh else None,
-        None if known is None else known.starts,
-        None if known is None else known.clock,
-        fresh and status.clock == CLOCKS[0],
+        status.degrees if is_fresh else None,
+        None if known_facts is None else known_facts.starts,
+        None if known_facts is None else known_facts.clock,
+        is_fresh and status.clock == CLOCKS[0],
         median(bars) if bars else None,
         len(bars),
         budget,
         _format_time(throttled, UNDER_VOLTAGE),
         _format_time(throttled, CAPPED | THROTTLED),
-        status.faults if fresh else 0,
-        fresh and status.trouble,
+        status.faults if is_fresh else 0,
+        is_fresh and status.trouble,
         overdue,
     )
 

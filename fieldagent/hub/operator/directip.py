@@ -263,10 +263,10 @@ class _ConnectionLimit:
 
 
 def _estimate(message: DirectIpMo) -> Estimate | None:
-    where = message.location
-    if where is None or message.status == POOR_POSITION:
+    location = message.location
+    if location is None or message.status == POOR_POSITION:
         return None
-    return Estimate(where.latitude, where.longitude, where.radius)
+    return Estimate(location.latitude, location.longitude, location.radius)
 
 
 async def receive_elements(stream: trio.SocketStream) -> bytes:
@@ -297,21 +297,21 @@ class DirectIp:
         return await self._call(DirectIpMt(0, imei, None, Flags.RING_ONLY))
 
     async def _call(self, request: DirectIpMt) -> Verdict:
-        left, where = False, f"{self._host}:{self._port}"
+        is_sent, server_name = False, f"{self._host}:{self._port}"
         try:
             with trio.fail_after(DEADLINE_S):
                 async with await trio.open_tcp_stream(self._host, self._port) as stream:
-                    left = True
+                    is_sent = True
                     await stream.send_all(encode_message(request))
                     answer = parse_confirmation(await receive_elements(stream))
         except trio.TooSlowError:
             return _judge_unanswered(
-                f"no answer from {where} within {DEADLINE_S:g} s", is_sent=left
+                f"no answer from {server_name} within {DEADLINE_S:g} s", is_sent=is_sent
             )
         except (OSError, trio.BrokenResourceError, RemoteProtocolError) as error:
-            return _judge_unanswered(f"{where}: {describe_reason(error)}", is_sent=left)
+            return _judge_unanswered(f"{server_name}: {describe_reason(error)}", is_sent=is_sent)
         if answer.client_id != request.client_id:
-            return _judge_unanswered(f"{where} confirmed another message", is_sent=True)
+            return _judge_unanswered(f"{server_name} confirmed another message", is_sent=True)
         return find_verdict(answer.status)
 
 

@@ -104,8 +104,8 @@ def make_mo_route(
             raise Problem(401, f"JWT: {error}", headers=(("WWW-Authenticate", "JWT"),)) from None
         message = parse_mobile_originated(signed, now=clock())
         if message.data:
-            where = parse_position(signed)
-            estimate = None if where is None else Estimate(*where)
+            position = parse_position(signed)
+            estimate = None if position is None else Estimate(*position)
             unusable = "; ".join(message.faults)
             await take_in(message.imei, message.data, estimate, unusable=unusable)
         session = f"{form.get('momsn', '')} {form.get('transmit_time', '')}"
@@ -130,8 +130,8 @@ def _read_form(request: Request) -> dict[str, str]:
             raise NotJson("not all of it is ASCII")
         return dict(parse_qsl(body.decode(), keep_blank_values=True, strict_parsing=True))
     except (NotJson, ValueError) as error:
-        why = str(error)[:_FAULT_CHARACTERS_MAX]
-        raise Problem(400, f"the body is neither a form nor a JSON object: {why}") from None
+        fault_text = str(error)[:_FAULT_CHARACTERS_MAX]
+        raise Problem(400, f"the body is neither a form nor a JSON object: {fault_text}") from None
 
 
 class RockBlock:
@@ -162,10 +162,10 @@ class RockBlock:
             return Verdict(Outcome.DOUBTFUL, make_no_answer(f"RockBLOCK: {failure}"))
         if answer.code is None:
             return Verdict(Outcome.SENT)
-        known = ROCKBLOCK.get(answer.code) or make_unknown(
+        known_error = ROCKBLOCK.get(answer.code) or make_unknown(
             f"{answer.code}, {answer.text[:_FAULT_CHARACTERS_MAX]}"
         )
-        return Verdict(Outcome.NOT_SENT, known)
+        return Verdict(Outcome.NOT_SENT, known_error)
 
     async def ring(self, imei: str) -> Verdict:
         return Verdict(Outcome.REFUSED, make_unreachable("only RockBLOCK itself can ring"))

@@ -98,8 +98,8 @@ def _queue_notifications(db: Db, id_: int, reason: str, now: float, condition: s
         wait = max(wait, FIRST_MESSAGE_DELAY_S)
         morning = quiet.find_quiet_end(own, of_all, kind, now + wait)
         at = now + wait if morning is None else morning + wait
-        held = int(morning is not None)
-        rows.append((id_, contact, str(uuid.uuid4()), reason, "waiting", at, held))
+        is_held = int(morning is not None)
+        rows.append((id_, contact, str(uuid.uuid4()), reason, "waiting", at, is_held))
     insert(db, "alarm_message", columns, rows)
     db.announce(ALARM_TOPIC)
 
@@ -110,10 +110,10 @@ def queue_again(db: Db, message: int, round_: int, interval_s: int, now: float) 
     """
     at = now + interval_s
     morning = find_quiet_end(db, message, at)
-    held = "held" if morning is None else "1"
+    new_state = "held" if morning is None else "1"
     db.execute(
         "INSERT INTO alarm_message (sos, contact, message_id, why, state, not_before, round, held)"
-        f" SELECT sos, contact, ?, ?, 'waiting', ?, ?, {held} FROM alarm_message WHERE id = ?"
+        f" SELECT sos, contact, ?, ?, 'waiting', ?, ?, {new_state} FROM alarm_message WHERE id = ?"
         " AND EXISTS (SELECT 1 FROM sos WHERE sos.id = alarm_message.sos AND state = 'open')",
         *(str(uuid.uuid4()), AGAIN, at if morning is None else morning, round_, message),
     )
@@ -212,8 +212,10 @@ def _notify_everybody(db: Db, id_: int, now: float) -> None:
         " AND round = 1 AND held = 0",
         *(id_, soon),
     )
-    later = [message for (message,) in waiting if find_quiet_end(db, message, soon) is None]
-    for each in later:
+    later_messages = [
+        message for (message,) in waiting if find_quiet_end(db, message, soon) is None
+    ]
+    for each in later_messages:
         db.execute("UPDATE alarm_message SET not_before = ? WHERE id = ?", soon, each)
     db.execute(
         "UPDATE webhook_delivery SET not_before = ? WHERE state = 'waiting' AND not_before > ?"
@@ -221,7 +223,9 @@ def _notify_everybody(db: Db, id_: int, now: float) -> None:
         " AND item = (SELECT item FROM sos WHERE id = ?)",
         *(soon, soon, id_),
     )
-    detail = f"{len(later)} contacts of later steps are notified now" if later else ""
+    detail = (
+        f"{len(later_messages)} contacts of later steps are notified now" if later_messages else ""
+    )
     sos.record_event(db, id_, "nobody reached", now, detail=detail)
     for topic in (ALARM_TOPIC, "webhooks"):
         db.announce(topic)

@@ -51,16 +51,18 @@ async def run(store: Store) -> None:
         await trio.sleep_forever()
     suspects: dict[int, int] = {}
     while True:
-        gone: dict[int, int] = {}
+        gone_owners: dict[int, int] = {}
         with log_once():
-            gone = {each: 1 + suspects.get(each, 0) for each in await store.read(list_missing)}
-            dead = [worker for worker, looks in gone.items() if looks >= CHECKS_MAX]
+            gone_owners = {
+                each: 1 + suspects.get(each, 0) for each in await store.read(list_missing)
+            }
+            dead = [worker for worker, looks in gone_owners.items() if looks >= CHECKS_MAX]
             if dead and (freed := await store.commit(partial(_remove_dead, dead=dead))):
                 log.warning(
                     "a hub stopped without notice: this hub continues %d of its posts and calls",
                     freed,
                 )
-        suspects = gone
+        suspects = gone_owners
         await waits.sleep(CHECK_S)
 
 
@@ -97,9 +99,9 @@ def list_missing(db: Db) -> list[int]:
 
 def _remove_dead(db: Db, dead: Sequence[int]) -> int:
     """Remove dead processes and return the number of their claims, which are released."""
-    among, numbers = make_membership(db, dead)
-    db.execute(f"DELETE FROM worker WHERE number {among}", *numbers)
-    return release_claims(db, among, numbers)
+    membership, numbers = make_membership(db, dead)
+    db.execute(f"DELETE FROM worker WHERE number {membership}", *numbers)
+    return release_claims(db, membership, numbers)
 
 
 def release_claims(db: Db, membership: str, workers: Sequence[Any]) -> int:

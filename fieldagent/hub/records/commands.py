@@ -78,9 +78,9 @@ def store_command(db: Db, command_to_send: CommandToSend, now: float, grace: flo
     )
     if not entered:
         return False
-    by = f" by {command_to_send.bearer}" if command_to_send.bearer else ""
+    bearer_text = f" by {command_to_send.bearer}" if command_to_send.bearer else ""
     text = format_command(command_to_send.command)
-    detail = f"{command_to_send.device}: {command_to_send.number} {text}{by}"
+    detail = f"{command_to_send.device}: {command_to_send.number} {text}{bearer_text}"
     audit.write_line(db, command_to_send.workspace, command_to_send.actor, "command", detail, now)
     announce_mail(db, command_to_send.device)
     db.announce("satellite")
@@ -99,9 +99,9 @@ def list_commands_at_each(
     db: Db, devices: Sequence[int], now: float, *, limit: int
 ) -> dict[int, list[Entry]]:
     """Return the commands that the link of each device may deliver now, oldest first."""
-    among, numbers = make_membership(db, devices)
+    membership, numbers = make_membership(db, devices)
     rows = db.execute(
-        f"SELECT device, number, body FROM command WHERE device {among}"
+        f"SELECT device, number, body FROM command WHERE device {membership}"
         " AND state IN ('waiting', 'packed') AND bearer <> 'satellite' AND expires > ?"
         " ORDER BY device, number",
         *(*numbers, now),
@@ -124,8 +124,8 @@ def list_due_commands(db: Db, device: int, now: float, *, linked: bool) -> list[
     entries = {number: _make_entry(device, number, body) for number, body in rows}
     for number, entry in entries.items():
         if entry is None:
-            ended = "UPDATE command SET expires = ? WHERE device = ? AND number = ?"
-            db.execute(ended, now, device, number)
+            end_commands = "UPDATE command SET expires = ? WHERE device = ? AND number = ?"
+            db.execute(end_commands, now, device, number)
     return _list_entries(entries.values())
 
 
@@ -312,14 +312,14 @@ def list_commands(
     ) in rows:
         answer = _make_answer(number, outcome, payload)
         entry = _make_entry(device, number, body)
-        over = expires <= now and state in ("waiting", "packed")
+        is_over = expires <= now and state in ("waiting", "packed")
         entries.append(
             {
                 "number": number,
                 "command": _format_command(entry, verb),
                 "bearer": bearer or None,
                 "given": given_at,
-                "state": "expired" if over else state,
+                "state": "expired" if is_over else state,
                 "reason": reason or (DAMAGED_ROW if entry is None else None),
                 "outcome": None if answer is None else answer.outcome.name.lower(),
                 "answer": None if answer is None else format_answer(verb, answer),

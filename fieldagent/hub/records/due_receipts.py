@@ -135,8 +135,8 @@ def _shorten(text: str, character_limit: int, byte_limit: int) -> str:
     if len(text) <= character_limit and len(text.encode()) <= byte_limit:
         return text
     mark = "…"
-    left = text[: character_limit - 1].encode()[: byte_limit - len(mark.encode())]
-    return left.decode("utf-8", "ignore") + mark
+    shortened = text[: character_limit - 1].encode()[: byte_limit - len(mark.encode())]
+    return shortened.decode("utf-8", "ignore") + mark
 
 
 def announce_answer(db: Db, device: int) -> None:

@@ -56,7 +56,7 @@ class KnownCondition(NamedTuple):
 
 def store_condition(db: Db, device: int, condition: KitCondition, now: float) -> None:
     """Store the condition that a kit reports. If the device was deleted meanwhile, do nothing."""
-    about = {
+    reported_facts = {
         "system": condition.system,
         "cause": condition.cause,
         "starts": condition.starts,
@@ -67,7 +67,7 @@ def store_condition(db: Db, device: int, condition: KitCondition, now: float) ->
     _store_status(db, device, condition.status, Bearer.IP.value, now)
     db.execute(
         "UPDATE kit_condition SET about = ?, about_at = ? WHERE device = ?",
-        *(json.dumps(about), now, device),
+        *(json.dumps(reported_facts), now, device),
     )
 
 
@@ -103,13 +103,13 @@ def read_condition(row: Mapping[str, Any]) -> KnownCondition | None:
     """Return the condition in a row with the columns `COLUMNS`. Return None if the kit has reported
     no condition or the row is damaged.
     """
-    at, about = row["condition at"], row["condition about"]
+    at, reported_facts = row["condition at"], row["condition about"]
     if at is None:
         return None
     details = None
     with suppress(RemoteProtocolError, ValueError, TypeError, LookupError):
-        if about:
-            members = json.loads(about)
+        if reported_facts:
+            members = json.loads(reported_facts)
             details = LinkOnlyReport(
                 float(row["condition about_at"]), **{**members, "cause": CAUSES[members["cause"]]}
             )

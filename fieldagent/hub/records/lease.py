@@ -103,13 +103,13 @@ class Leases:
             await waits.sleep(LEASE_S / 3)
 
     async def _acquire_lease(self) -> None:
-        self._owes, ended = trio.Event(), {**self._ended}
+        self._owes, ended_leases = trio.Event(), {**self._ended}
         try:
-            await self._store.commit(partial(self._renew_leases, ended_links=ended))
+            await self._store.commit(partial(self._renew_leases, ended_links=ended_leases))
         except NOT_STORED:
             self._owes.set()
             raise
-        for link in ended:
+        for link in ended_leases:
             self._ended.pop(link, None)
 
     async def _watch_others(
@@ -121,14 +121,15 @@ class Leases:
         now = trio.current_time()
         rows = await self._store.read(lambda db: _list_far_ahead(db, self._clock() + LEASE_S))
         watched = {
-            name: known
-            if (known := watched_before.get(name)) is not None and known.until == until
+            name: earlier_lease
+            if (earlier_lease := watched_before.get(name)) is not None
+            and earlier_lease.until == until
             else _WatchedProcess(until, now)
             for name, until in rows
         }
-        for name, known in watched.items():
-            if now - known.since > LEASE_S:
-                await self._store.commit(partial(_forget, process=name, until=known.until))
+        for name, earlier_lease in watched.items():
+            if now - earlier_lease.since > LEASE_S:
+                await self._store.commit(partial(_forget, process=name, until=earlier_lease.until))
         return watched
 
     def _renew_leases(self, db: Db, ended_links: Mapping[int, int]) -> None:
@@ -222,17 +223,17 @@ class Leases:
         )
 
     async def _watch(self, device: int, link: int, lease: Lease) -> None:
-        held = True
-        while held:
-            taken = self._store.get_event(get_topic(device))
+        is_held = True
+        while is_held:
+            taken_event = self._store.get_event(get_topic(device))
             try:
-                held = await self._store.read(lambda db: _is_held(db, self._name, link, device))
+                is_held = await self._store.read(lambda db: _is_held(db, self._name, link, device))
             except StoreUnavailable as trouble:
                 # End the link. The agent can then connect to another process, which may be able to
                 # reach the store.
-                lease.stranded, held = str(trouble), False
-            if held:
-                await taken.wait()
+                lease.stranded, is_held = str(trouble), False
+            if is_held:
+                await taken_event.wait()
         lease.lost.set()
 
 

@@ -102,8 +102,8 @@ def make_search_text(item: Item) -> str:
         text = f"{item.name}\n{item.notes or ''}"
     else:
         return ""
-    words = text.casefold()[:WORDS_MAX].encode("utf-8", "replace").decode()
-    return words.replace("\0", " ")
+    search_text = text.casefold()[:WORDS_MAX].encode("utf-8", "replace").decode()
+    return search_text.replace("\0", " ")
 
 
 class ItemIds(NamedTuple):
@@ -114,23 +114,23 @@ class ItemIds(NamedTuple):
 
 def enter(db: Db, posting: Posting, *, now: float, grace: float) -> ItemIds:
     """Enter one item. An item from an agent also goes to webhooks."""
-    (entered,) = enter_all(db, [posting], now=now, grace=grace)
+    (entered_item,) = enter_all(db, [posting], now=now, grace=grace)
     source = posting.source
     if source is None:
-        return entered
-    raised, escalates = None, False
+        return entered_item
+    raised_incident, escalates = None, False
     if posting.sos:
         number = source.sequence - posting.back
         joined = sos.join_incident(
-            db, posting.workspace, source.station, number, entered.item, posting.time, now
+            db, posting.workspace, source.station, number, entered_item.item, posting.time, now
         )
-        raised, escalates = joined.id if joined.rings else None, joined.escalates
+        raised_incident, escalates = joined.id if joined.rings else None, joined.escalates
     elif isinstance(posting.item, IncidentUpdate):
         _record_incident_update(db, posting.item, posting, now)
-    _deliver_to_webhooks(db, [posting], [entered.item], now, escalates=escalates)
-    if raised is not None:
-        alarm.queue_first_messages(db, raised, now)
-    return entered
+    _deliver_to_webhooks(db, [posting], [entered_item.item], now, escalates=escalates)
+    if raised_incident is not None:
+        alarm.queue_first_messages(db, raised_incident, now)
+    return entered_item
 
 
 def _record_incident_update(db: Db, word: IncidentUpdate, posting: Posting, now: float) -> None:
@@ -139,21 +139,25 @@ def _record_incident_update(db: Db, word: IncidentUpdate, posting: Posting, now:
     incident = sos.find_by_kit(db, word.station or posting.source.station, word.incident)
     if incident is None or incident.workspace != posting.workspace:
         return
-    proved = not posting.unauthenticated
+    is_proved = not posting.unauthenticated
     if word.state is IncidentState.CALLED_OFF and incident.device == posting.source.station:
-        sos.record_call_off(db, incident, posting.sender, now, is_proved=proved)
+        sos.record_call_off(db, incident, posting.sender, now, is_proved=is_proved)
     elif word.state is IncidentState.SEEN:
-        said = " ".join(filter(None, [word.by, word.text, "" if proved else "(unauthenticated)"]))
-        sos.record_event(db, incident.id, "seen at a kit", now, member=posting.sender, detail=said)
+        update_text = " ".join(
+            filter(None, [word.by, word.text, "" if is_proved else "(unauthenticated)"])
+        )
+        sos.record_event(
+            db, incident.id, "seen at a kit", now, member=posting.sender, detail=update_text
+        )
 
 
 def enter_from_kits(
     db: Db, postings: Sequence[Posting], *, now: float, grace: float
 ) -> list[ItemIds]:
     """Enter items that agents sent and that do not belong to an SOS, for devices and webhooks."""
-    entered = enter_all(db, postings, now=now, grace=grace)
-    _deliver_to_webhooks(db, postings, [each.item for each in entered], now, escalates=False)
-    return entered
+    entered_items = enter_all(db, postings, now=now, grace=grace)
+    _deliver_to_webhooks(db, postings, [each.item for each in entered_items], now, escalates=False)
+    return entered_items
 
 
 def enter_all(db: Db, postings: Sequence[Posting], *, now: float, grace: float) -> list[ItemIds]:
@@ -168,24 +172,24 @@ def enter_all(db: Db, postings: Sequence[Posting], *, now: float, grace: float) 
         (posting, None if posting.source is None else posting.source.station)
         for posting in postings
     ]
-    entered, with_exceptions = _store_all(db, rows, now)
-    pairs = list(zip(postings, entered, strict=True))
+    entered_items, with_exceptions = _store_all(db, rows, now)
+    pairs = list(zip(postings, entered_items, strict=True))
     for spread in DeliverySpread:
-        some = [pair for pair in pairs if _spread_of(pair[0]) is spread]
-        _deliver_to_devices(db, some, now, grace, spread, with_exceptions)
-    _collapse(db, postings, entered, now)
-    return entered
+        pairs_of_spread = [pair for pair in pairs if _spread_of(pair[0]) is spread]
+        _deliver_to_devices(db, pairs_of_spread, now, grace, spread, with_exceptions)
+    _collapse(db, postings, entered_items, now)
+    return entered_items
 
 
 def enter_unnumbered(db: Db, posting: Posting, device: int, now: float, *, free: str) -> int:
     """Enter an item from a device that does not number its items, and return the item's id. The
     item goes to webhooks and, over free bearers only, to kits. People see the reason `free`.
     """
-    entered = _store(db, [(posting, device)], now)
-    item = entered[0].item
-    _deliver_to_devices(db, [(posting, entered[0])], now, 0.0)
+    entered_items = _store(db, [(posting, device)], now)
+    item = entered_items[0].item
+    _deliver_to_devices(db, [(posting, entered_items[0])], now, 0.0)
     restrict_to_free(db, item, free)
-    _collapse(db, [posting], entered, now)
+    _collapse(db, [posting], entered_items, now)
     _deliver_to_webhooks(db, [posting], [item], now, escalates=False)
     return item
 
@@ -196,15 +200,15 @@ def raise_alarm(
     """Raise an incident about a device, send it to webhooks, and return its number. If `free` is
     not empty, kits also get the item, over free bearers only. People see the reason `free`.
     """
-    entered = _store(db, [(posting, device)], now)
-    item = entered[0].item
+    entered_items = _store(db, [(posting, device)], now)
+    item = entered_items[0].item
     if free:
-        _deliver_to_devices(db, [(posting, entered[0])], now, 0.0)
+        _deliver_to_devices(db, [(posting, entered_items[0])], now, 0.0)
         restrict_to_free(db, item, free)
     _deliver_to_webhooks(db, [posting], [item], now, escalates=True)
-    raised = sos.raise_incident(db, posting.workspace, device, item, now, kind=kind)
-    alarm.queue_first_messages(db, raised, now)
-    return raised
+    raised_incident = sos.raise_incident(db, posting.workspace, device, item, now, kind=kind)
+    alarm.queue_first_messages(db, raised_incident, now)
+    return raised_incident
 
 
 def post_text(db: Db, posting: Posting, device: int, incident: int, now: float) -> None:
@@ -238,8 +242,8 @@ def enter_again(db: Db, posting: Posting, *, at: float, now: float, is_closed: b
     db.execute("UPDATE item SET restored = ? WHERE id = ?", now, item)
     if source is None:
         return item
-    entered = [(posting, ItemIds(item, request_id))]
-    _deliver_to_devices(db, entered, now, 0.0, _spread_of(posting), with_exceptions)
+    entered_items = [(posting, ItemIds(item, request_id))]
+    _deliver_to_devices(db, entered_items, now, 0.0, _spread_of(posting), with_exceptions)
     restrict_to_free(db, item, CAME_BACK)
     if posting.sos:
         kit, number = source.station, source.sequence - posting.back
@@ -256,12 +260,14 @@ def enter_again(db: Db, posting: Posting, *, at: float, now: float, is_closed: b
 
 def record_earlier_delivery(db: Db, item: int, device: int, sequence: int, at: float) -> None:
     """Record that a device had an item under that number before the database was restored."""
-    taken = db.execute("SELECT 1 FROM delivery WHERE device = ? AND sequence = ?", device, sequence)
-    if taken:
+    known_delivery = db.execute(
+        "SELECT 1 FROM delivery WHERE device = ? AND sequence = ?", device, sequence
+    )
+    if known_delivery:
         # The number has been used for another item since the restore: take the next free number.
         sql = "UPDATE device SET next_sequence = next_sequence + 1 WHERE id = ?"
-        ((following,),) = db.execute(f"{sql} RETURNING next_sequence", device)
-        sequence = following - 1
+        ((next_number,),) = db.execute(f"{sql} RETURNING next_sequence", device)
+        sequence = next_number - 1
     db.execute(
         "INSERT INTO delivery (item, device, sequence, state, way, ended)"
         " VALUES (?, ?, ?, 'stored', ?, ?) ON CONFLICT (item, device) DO UPDATE"
@@ -319,8 +325,8 @@ def _spread_of(posting: Posting) -> DeliverySpread:
 
 def _make_entry(posting: Posting) -> Entry:
     """Return the item as an envelope entry without a number."""
-    how = posting.to, posting.asks, posting.author
-    return Entry(0, posting.item, posting.time, posting.sos, posting.back, *how)
+    addressing = posting.to, posting.asks, posting.author
+    return Entry(0, posting.item, posting.time, posting.sos, posting.back, *addressing)
 
 
 def _store(db: Db, postings: Sequence[tuple[Posting, int | None]], now: float) -> list[ItemIds]:
@@ -365,8 +371,10 @@ def _store_all(
     ]
     numbers = {request: item for item, request in insert(db, "item", _ITEM, rows, "id, request_id")}
     db.announce(sos.EVENTS)
-    entered = [ItemIds(numbers[row[0]], row[0]) for row in rows]
-    items = {id(posting): each.item for (posting, _), each in zip(postings, entered, strict=True)}
+    entered_items = [ItemIds(numbers[row[0]], row[0]) for row in rows]
+    items = {
+        id(posting): each.item for (posting, _), each in zip(postings, entered_items, strict=True)
+    }
     newest.store_positions(
         db,
         {
@@ -374,7 +382,7 @@ def _store_all(
             for (track, own), place in zip(tracks.items(), places_in_track, strict=True)
         },
     )
-    return entered, with_exceptions
+    return entered_items, with_exceptions
 
 
 def _get_newest(
@@ -416,22 +424,22 @@ def _deliver_to_devices(
     The statement locks the devices in the order of their ids, so that transactions cannot deadlock.
     It reads no table that grows, because PostgreSQL scans a new table until it has statistics.
     """
-    counted, column, whose = _find_addressees([posting for posting, _ in entries])
+    counted, column, addressees = _find_addressees([posting for posting, _ in entries])
     if not counted:
         return
     if spread is not DeliverySpread.NOW:
         of_positions = spread is DeliverySpread.NEWEST
-        some = set(whose) & set(with_exceptions)
-        column, whose = "id", workspace_log.list_direct(db, some, positions=of_positions)
-        if not whose:
+        exceptions = set(addressees) & set(with_exceptions)
+        column, addressees = "id", workspace_log.list_direct(db, exceptions, positions=of_positions)
+        if not addressees:
             return
     table, counts = make_small_table(
         db, "counted", ("workspace", "member", "device", "items"), counted
     )
-    among, these = make_membership(db, whose)
+    membership, these = make_membership(db, addressees)
     numbered = db.execute(
         f"{table} UPDATE device SET next_sequence = next_sequence + {_COUNT} WHERE id IN"
-        f" (SELECT id FROM device WHERE {column} {among} AND disabled IS NULL"
+        f" (SELECT id FROM device WHERE {column} {membership} AND disabled IS NULL"
         " AND link_token IS NOT NULL"  # A tracker has no link token and cannot be reached.
         f" AND EXISTS (SELECT 1 FROM membership WHERE {_MEMBER}) AND {_COUNT} > 0"
         f" ORDER BY id{db.for_update()}) RETURNING id, workspace, member, next_sequence,"
@@ -445,10 +453,10 @@ def _deliver_to_devices(
         items.setdefault(posting.workspace, []).append((posting, item))
     rows = []
     is_due = False
-    for device, workspace, member, end, reached, asks in sorted(numbered):
+    for device, workspace, member, end, reached, wants_receipt in sorted(numbered):
         own = [each for each in items[workspace] if _is_for(each[0], member, device)]
         for sequence, (posting, item) in enumerate(own, end - len(own)):
-            due = _compute_satellite_start(posting, asks, now, grace) if reached else None
+            due = _compute_satellite_start(posting, wants_receipt, now, grace) if reached else None
             is_due = is_due or due is not None
             row = (item, device, -posting.priority, posting.expires, sequence, "waiting", due)
             rows.append(row)
@@ -479,7 +487,7 @@ def _find_addressees(
                 counts[workspace, _NOBODY, posting.source.station] -= 1
         else:
             counts[workspace, posting.target, 0] += 1
-    counted = [(*whose, items) for whose, items in counts.items()]
+    counted = [(*addressees, items) for addressees, items in counts.items()]
     if any(member in (_EVERYBODY, _NOBODY) for _, member, _ in counts):
         return counted, "workspace", {posting.workspace for posting in postings}
     return counted, "member", {member for _, member, _ in counts}
@@ -518,11 +526,11 @@ def _deliver_to_webhooks(
     Deliveries with the same `sender` number are posted in order. Each SOS has its own `sender`
     number, so that failed requests of other items cannot delay it.
     """
-    among, workspaces = make_membership(db, {posting.workspace for posting in postings})
+    membership, workspaces = make_membership(db, {posting.workspace for posting in postings})
     webhooks: dict[int, list[tuple[int, int]]] = {}
     for id_, workspace, after in db.execute(
-        f"SELECT id, workspace, after FROM webhook WHERE workspace {among} AND disabled IS NULL"
-        " AND (after = 0 OR ? = 1) ORDER BY id",
+        f"SELECT id, workspace, after FROM webhook WHERE workspace {membership}"
+        " AND disabled IS NULL AND (after = 0 OR ? = 1) ORDER BY id",
         *workspaces,
         int(escalates),
     ):
@@ -558,13 +566,13 @@ def _queue_step_posts(db: Db, items: Collection[int]) -> None:
     """Queue webhook requests with an item's delivery steps, after the item itself. One request
     contains all waiting steps. For an item pushed at the hub, webhooks get only its steps.
     """
-    among, numbers = make_membership(db, items)
+    membership, numbers = make_membership(db, items)
     is_handed = "webhook_delivery.state = 'handed'"
     rows = db.execute(
         "INSERT INTO webhook_delivery (webhook, item, sender, state, steps, told)"
         f" SELECT webhook.id, item.id, {_LANE},"
         " 'waiting', 1, 0 FROM item JOIN webhook ON webhook.workspace = item.workspace"
-        f" WHERE item.id {among} AND webhook.steps = 1 AND webhook.disabled IS NULL"
+        f" WHERE item.id {membership} AND webhook.steps = 1 AND webhook.disabled IS NULL"
         " ON CONFLICT (webhook, item) DO UPDATE SET steps = webhook_delivery.steps + 1,"
         f" state = CASE WHEN {is_handed} THEN 'waiting' ELSE webhook_delivery.state END,"
         f" attempts = CASE WHEN {is_handed} THEN 0 ELSE webhook_delivery.attempts END,"
@@ -602,14 +610,14 @@ def _collapse(db: Db, postings: Sequence[Posting], item_ids: Sequence[ItemIds], 
         if posting.collapse_key is not None
     }
     if newest:
-        among, items = make_membership(db, newest.values())
+        membership, items = make_membership(db, newest.values())
         db.execute(
             "UPDATE delivery SET state = 'collapsed', ended = ?, reason = ?"
             " WHERE state = 'waiting' AND item IN"
             " (SELECT older.id FROM item AS newest"
             " JOIN item AS older ON older.workspace = newest.workspace"
             " AND older.sender = newest.sender AND older.collapse_key = newest.collapse_key"
-            f" AND older.id <> newest.id WHERE newest.id {among})",
+            f" AND older.id <> newest.id WHERE newest.id {membership})",
             now,
             REPLACED_REASON,
             *items,
@@ -640,38 +648,40 @@ def _confirm(db: Db, pairs: Sequence[tuple[int, int]], bearer: Bearer, now: floa
     )
     if not confirmed:
         return
-    among, devices = make_membership(db, {device for _, device in confirmed})
-    ring_alerts.record_confirmations(db, among, devices, now)
-    members = dict(db.execute(f"SELECT id, member FROM device WHERE id {among}", *devices))
-    among, items = make_membership(db, {item for item, _ in confirmed})
+    membership, devices = make_membership(db, {device for _, device in confirmed})
+    ring_alerts.record_confirmations(db, membership, devices, now)
+    members = dict(db.execute(f"SELECT id, member FROM device WHERE id {membership}", *devices))
+    membership, items = make_membership(db, {item for item, _ in confirmed})
     sent = {
         item: row
         for item, *row in db.execute(
             "SELECT item.id, device.id, source_device, source_sequence, sos, incident, body,"
             f" restored IS NULL, {_IS_WANTED} FROM item LEFT JOIN device ON device.id ="
             " source_device"
-            f" WHERE item.id {among}",
+            f" WHERE item.id {membership}",
             *items,
         )
     }
-    owed = []
+    owed_receipts = []
     senders, wanted = set(), set()
-    for item, by in sorted(confirmed):
-        sender, source, sequence, urgent, incident, body, is_first, is_wanted = sent[item]
+    for item, confirming_device in sorted(confirmed):
+        sender, source, sequence, is_urgent, incident, body, is_first, is_wanted = sent[item]
         if is_wanted:
             wanted.add(item)
         if sender is not None and sequence is not None:
             digest = compute_item_digest(replace(decode_stored_entry(body), sequence=sequence))
             # The hub does not pay for the receipt of a restored item, because its kit may have got
             # the receipt before.
-            worth = int(urgent and is_first)
-            owed.append((sender, sequence, members[by], now, worth, "waiting", digest))
+            worth = int(is_urgent and is_first)
+            owed_receipts.append(
+                (sender, sequence, members[confirming_device], now, worth, "waiting", digest)
+            )
             senders.add(sender)
-            if urgent:
-                sos.record_item_stored(db, item, members[by], now)
+            if is_urgent:
+                sos.record_item_stored(db, item, members[confirming_device], now)
         elif incident is not None and source is None:
-            sos.record_text_received(db, item, members[by], now)
-    insert(db, "receipt", RECEIPT, owed)
+            sos.record_text_received(db, item, members[confirming_device], now)
+    insert(db, "receipt", RECEIPT, owed_receipts)
     if wanted:
         _queue_step_posts(db, sorted(wanted))
     for sender in senders:
@@ -689,10 +699,10 @@ def record_stage(db: Db, item: int, member: int, stage: Stage, text: str, now: f
     )
     if not news:
         return False
-    ((device, sequence, body, wanted),) = db.execute(
+    ((device, sequence, body, is_wanted),) = db.execute(
         f"SELECT source_device, source_sequence, body, {_IS_WANTED} FROM item WHERE id = ?", item
     )
-    if wanted:
+    if is_wanted:
         _queue_step_posts(db, [item])
     if device is not None and sequence is not None:
         digest = compute_item_digest(replace(decode_stored_entry(body), sequence=sequence))

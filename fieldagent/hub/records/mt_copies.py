@@ -85,12 +85,12 @@ def send_unreadable_again(db: Db, device: int, report: Unreadable, now: float) -
     """Send the content of a message again that the kit could not read. Return False if no stored
     message matches the kit's report.
     """
-    there = _list_unconfirmed(db, device)
+    unconfirmed = _list_unconfirmed(db, device)
     ranked = [
-        [each for each in there if (each.size, each.guard) == (report.size, report.guard)],
-        [each for each in there if each.size == report.size],
-        [each for each in there if each.guard == report.guard],
-        there if len(there) == 1 else [],
+        [each for each in unconfirmed if (each.size, each.guard) == (report.size, report.guard)],
+        [each for each in unconfirmed if each.size == report.size],
+        [each for each in unconfirmed if each.guard == report.guard],
+        unconfirmed if len(unconfirmed) == 1 else [],
     ]
     for matches in ranked:
         if matches:
@@ -105,22 +105,24 @@ def record_confirmations(db: Db, device: int, confirmed: Collection[int], now: f
     other items.
     """
     copies = _list_copies(db, device)
-    passed = [at for at, each in enumerate(copies) if not set(confirmed).isdisjoint(each.items)]
-    before = copies[: max(passed, default=0)]
+    confirmed_places = [
+        at for at, each in enumerate(copies) if not set(confirmed).isdisjoint(each.items)
+    ]
+    before = copies[: max(confirmed_places, default=0)]
     # Kits do not confirm incident updates. The hub considers an update received if a later message
     # was confirmed.
-    over = {each.id for each in before if not each.items}
-    waiting = {each.id for each in _list_unconfirmed(db, device)} - over
+    finished_ids = {each.id for each in before if not each.items}
+    waiting = {each.id for each in _list_unconfirmed(db, device)} - finished_ids
     again = [each for each in before if each.id in waiting]
     for each in again:
         _repeat_content(db, device, each, now + OPERATOR_DELAY_MAX_S, now)
-    lost = _list_lost_without_copy(db, device, now, waiting - {each.id for each in again})
-    for each in lost:
+    lost_copies = _list_lost_without_copy(db, device, now, waiting - {each.id for each in again})
+    for each in lost_copies:
         _repeat_content(db, device, each, now, now)
     for each in copies:
         if each.id not in waiting:
             db.execute("DELETE FROM mt_copy WHERE id = ?", each.id)
-    return len(again) + len(lost)
+    return len(again) + len(lost_copies)
 
 
 def send_updates_by_link(db: Db, device: int) -> None:
@@ -163,8 +165,10 @@ def _list_copies(db: Db, device: int) -> list[MtCopy]:
         device,
     )
     return [
-        MtCopy(id_, size, guard, tuple(json.loads(items)), tuple(json.loads(receipts)), arrived)
-        for id_, size, guard, items, receipts, arrived in rows
+        MtCopy(
+            id_, size, guard, tuple(json.loads(items)), tuple(json.loads(receipts)), arrived_indices
+        )
+        for id_, size, guard, items, receipts, arrived_indices in rows
     ]
 
 

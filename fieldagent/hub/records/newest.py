@@ -82,9 +82,9 @@ def list_stored_places(db: Db, devices: Sequence[int]) -> list[int | None]:
     """Return for each device the last place whose position the device has, or None if the device
     may not get items.
     """
-    among, numbers = make_membership(db, set(devices))
+    membership, numbers = make_membership(db, set(devices))
     rows = db.execute(
-        f"SELECT id, tracked FROM device WHERE id {among} AND disabled IS NULL"
+        f"SELECT id, tracked FROM device WHERE id {membership} AND disabled IS NULL"
         " AND EXISTS (SELECT 1 FROM membership WHERE membership.member = device.member"
         " AND membership.workspace = device.workspace)",
         *numbers,
@@ -95,8 +95,8 @@ def list_stored_places(db: Db, devices: Sequence[int]) -> list[int | None]:
 
 def find_without_row(db: Db, device: int, items: Collection[int]) -> set[int]:
     """Return those of `items` that have no delivery to the device."""
-    among, numbers = make_membership(db, items)
-    sql = f"SELECT item FROM delivery WHERE device = ? AND item {among}"
+    membership, numbers = make_membership(db, items)
+    sql = f"SELECT item FROM delivery WHERE device = ? AND item {membership}"
     return set(items) - {item for (item,) in db.execute(sql, device, *numbers)}
 
 

@@ -72,8 +72,8 @@ def skip_numbers(db: Db, device: int, sequence: int, now: float) -> bool:
     this number. Also ask the device for its stored items. Return True if numbers were skipped,
     which happens at most once an hour.
     """
-    ((following,),) = db.execute("SELECT next_sequence FROM device WHERE id = ?", device)
-    if not following - SKIPPED_NUMBERS <= sequence < following + SKIPPED_NUMBERS:
+    ((next_number,),) = db.execute("SELECT next_sequence FROM device WHERE id = ?", device)
+    if not next_number - SKIPPED_NUMBERS <= sequence < next_number + SKIPPED_NUMBERS:
         return False
     if not skip_device_numbers(db, device, now):
         return False

@@ -54,16 +54,18 @@ def record_low_balance(db: Db, operator: str, short: Mapping[str, float], now: f
     alarm in each workspace that has a device of this operator, until all plans have enough again.
     Return the log lines.
     """
-    trouble = f"{operator} balance"
+    trouble_name = f"{operator} balance"
     if not short:
-        _record_trouble_end(db, trouble, "each plan has enough left again", now)
+        _record_trouble_end(db, trouble_name, "each plan has enough left again", now)
         return []
-    left = ", ".join(f"{remaining:g} of {plan}" for plan, remaining in sorted(short.items()))
-    text = f"Little is left of this month's at {get_operators()[operator].title}: {left}"
+    remaining_text = ", ".join(
+        f"{remaining:g} of {plan}" for plan, remaining in sorted(short.items())
+    )
+    text = f"Little is left of this month's at {get_operators()[operator].title}: {remaining_text}"
     devices = db.execute(
         "SELECT min(id) FROM device WHERE operator = ? GROUP BY workspace ORDER BY 1", operator
     )
-    lines = [_raise_once(db, trouble, device, text, now) for (device,) in devices]
+    lines = [_raise_once(db, trouble_name, device, text, now) for (device,) in devices]
     return [line for line in lines if line]
 
 

@@ -17,4 +17,6 @@ def list_past_deliveries(db: Db, device: int, limit: int) -> list[PastDelivery]:
         device,
         limit,
     )
-    return [PastDelivery(accepted, ended, state == "stored") for accepted, ended, state in rows]
+    return [
+        PastDelivery(accepted, ended_at, state == "stored") for accepted, ended_at, state in rows
+    ]

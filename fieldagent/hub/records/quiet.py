@@ -76,13 +76,13 @@ def parse_hours(text: str) -> QuietHours:
                 "{text} is not quiet hours: use the form 22:00-06:00 and a zone", text=repr(text)
             )
         )
-    begins, ends = (int(match[at]) * 60 + int(match[at + 1]) for at in (1, 3))
-    if begins == ends:
+    starts, ends = (int(match[at]) * 60 + int(match[at + 1]) for at in (1, 3))
+    if starts == ends:
         raise WrongHours(
             "the quiet hours begin and end at the same time: no one would ever be notified"
         )
     try:
-        return QuietHours(begins, ends, ZoneInfo(match[5]))
+        return QuietHours(starts, ends, ZoneInfo(match[5]))
     except (KeyError, ValueError, OSError):
         raise WrongHours(
             sentence(

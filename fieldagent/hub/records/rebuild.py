@@ -122,9 +122,9 @@ def finish_rebuild(db: Db, device: int, workspace: int, name: str, now: float) -
     progress = read_progress(db, device)
     if progress is None or not progress.missing:
         return ""
-    words = f"{name}: {progress.words}"
-    write_line(db, workspace, HUB, "rebuilt", words, now)
-    return words
+    progress_text = f"{name}: {progress.words}"
+    write_line(db, workspace, HUB, "rebuilt", progress_text, now)
+    return progress_text
 
 
 SHOWN_FOR_S = 7 * 86_400.0

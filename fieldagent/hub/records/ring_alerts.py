@@ -83,8 +83,8 @@ async def record_session_of_imei(
     """Record a session of the modem with this IMEI. Implements `operator.NoteSession`. Most
     sessions are of modems that need no ring alert.
     """
-    whose = "SELECT device FROM ring_alert JOIN device ON device.id = device WHERE imei = ?"
-    for (device,) in await store.read(lambda db: db.execute(whose, imei)):
+    alert_query = "SELECT device FROM ring_alert JOIN device ON device.id = device WHERE imei = ?"
+    for (device,) in await store.read(lambda db: db.execute(alert_query, imei)):
         await store.commit(partial(record_session, device=device, fetched=fetched, now=clock()))
 
 
@@ -135,13 +135,13 @@ def claim_ring_alerts(db: Db, now: float) -> list[RingAlert]:
         now,
     )
     alerts = []
-    for *fields, rung in rows:
+    for *fields, rung_at in rows:
         alert = RingAlert(*fields)
         alerts.append(alert)
         db.execute(
             "UPDATE ring_alert SET rung = ?, due = ? WHERE device = ?",
-            rung + 1,
-            now + RING_PAUSES_S[min(rung + 1, len(RING_PAUSES_S) - 1)],
+            rung_at + 1,
+            now + RING_PAUSES_S[min(rung_at + 1, len(RING_PAUSES_S) - 1)],
             alert.device,
         )
     return alerts

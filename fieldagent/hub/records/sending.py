@@ -36,21 +36,21 @@ def record_message_or_refuse(db: Db, workspace: int, address: str, kind: str, no
         " WHERE workspace = ? AND (what = 'webhook') = (? = 'webhook')",
         *(address, kind, workspace, kind),
     )
-    most = ADDRESS_PER_DAY_MAX[kind]
-    if to_it >= most:
+    daily_limit = ADDRESS_PER_DAY_MAX[kind]
+    if to_it >= daily_limit:
         return sentence(
-            "the limit of {n} messages a day to one address is reached: try tomorrow", n=most
+            "the limit of {n} messages a day to one address is reached: try tomorrow", n=daily_limit
         )
     if of_it >= WORKSPACE_PER_DAY_MAX:
         return sentence(
             "the limit of {n} messages a day per workspace is reached: try tomorrow",
             n=WORKSPACE_PER_DAY_MAX,
         )
-    if kind != WEBHOOK and _count_sent_by_all(db, address, kind) >= IN_ALL * most:
+    if kind != WEBHOOK and _count_sent_by_all(db, address, kind) >= IN_ALL * daily_limit:
         return sentence(
             "the limit of {n} messages a day to one address, from all workspaces, is reached: try"
             " tomorrow",
-            n=IN_ALL * most,
+            n=IN_ALL * daily_limit,
         )
     db.execute(
         "INSERT INTO sending (workspace, address, what, at) VALUES (?, ?, ?, ?)",

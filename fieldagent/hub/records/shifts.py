@@ -164,27 +164,27 @@ def describe_watch(db: Db, workspace: int, now: float) -> dict[str, Any]:
     hours, alone = None, None
     watch = "SELECT begins, ends, alone FROM watch_hours WHERE workspace = ?"
     if watched := db.execute(watch, workspace):
-        begins, ends, alone = watched[0]
-        hours = str(Hours(begins, ends))
+        starts, ends, alone = watched[0]
+        hours = str(Hours(starts, ends))
     return {
         "onWatch": [
             {
                 "user": {"id": str(member), "name": name},
-                "since": begun,
+                "since": since,
                 "until": until,
                 "handsOverTo": None if heir is None else {"id": str(heir), "name": heirs_name},
                 "note": note,
             }
-            for member, name, begun, until, heir, heirs_name, note in rows
+            for member, name, since, until, heir, heirs_name, note in rows
         ],
         "before": [
             {
                 "user": {"id": str(member), "name": name},
-                "since": begun,
-                "ended": ended,
+                "since": since,
+                "ended": ended_at,
                 "note": note,
             }
-            for member, name, begun, ended, note in before
+            for member, name, since, ended_at, note in before
         ],
         "hours": hours,
         "unattendedSince": None if rows else alone,
@@ -224,8 +224,8 @@ def _check_watch(db: Db, workspace: int, now: float) -> str:
     )
     if not rows:
         return ""
-    begins, ends, alone, alarm, name = rows[0]
-    hours, line = Hours(begins, ends), ""
+    starts, ends, alone, alarm, name = rows[0]
+    hours, line = Hours(starts, ends), ""
     ((until,),) = db.execute(
         f"SELECT max(until) FROM shift WHERE workspace = ? AND {_IS_ON_WATCH}", *(workspace, now)
     )

@@ -139,12 +139,12 @@ def _raise(
         number,
     )
     for (sos,) in rows:
-        fresh = db.execute(
+        new_rows = db.execute(
             "SELECT latitude, longitude, position_at FROM contact WHERE device = ?"
             " AND position_at >= ?",
             *(device, now - FRESH_S),
         )
-        for place in fresh:
+        for place in new_rows:
             _store_position(db, sos, *place)
         record_event(db, sos, "raised", now, detail="" if item else NAMED_ALONE)
         add_item(db, item, sos)
@@ -169,9 +169,9 @@ def join_incident(
     """
     incident = find_by_kit(db, device, incident_number, locked=True)
     if incident is None:
-        raised = raise_numbered(db, workspace, device, incident_number, item, now)
-        if raised is not None:
-            return JoinedIncident(raised, True, True)
+        raised_incident = raise_numbered(db, workspace, device, incident_number, item, now)
+        if raised_incident is not None:
+            return JoinedIncident(raised_incident, True, True)
         incident = find_by_kit(db, device, incident_number, locked=True)
         assert incident is not None, "another has raised it"
     add_item(db, item, incident.id)

@@ -98,9 +98,9 @@ def make_due_parameters(
     """Return the parameters of `IS_DUE` in their order. `hops` is the number of transmissions
     between the carrier and the kit.
     """
-    mine = (carrier, journal_number, now - REGIVE_AFTER_S)
+    carrier_parameters = (carrier, journal_number, now - REGIVE_AFTER_S)
     others = (carrier, now - NEXT_CARRIER_AFTER_S)
-    return (carrier, carrier, *mine, *others, hops, hops, carrier, now)
+    return (carrier, carrier, *carrier_parameters, *others, hops, hops, carrier, now)
 
 
 def record_items_carried(

@@ -69,18 +69,18 @@ class UsageDay(NamedTuple):
         """
         if self.theirs is None:
             return "not imported"
-        more = self.theirs - self.ours
-        named = ", ".join(self.unknown[:NAMED_MAX])
+        excess = self.theirs - self.ours
+        named_ids = ", ".join(self.unknown[:NAMED_MAX])
         rest = len(self.unknown) - NAMED_MAX
-        named += f" and {rest} more" if rest > 0 else ""
-        lost = f"sessions that did not reach this hub: {named}" if named else ""
-        if more > 0:
-            cause = lost or "sessions that did not reach this hub, or mailbox checks"
-            return f"{format_count(more, self.unit)} more there: {cause}"
-        if more < 0:
+        named_ids += f" and {rest} more" if rest > 0 else ""
+        lost_text = f"sessions that did not reach this hub: {named_ids}" if named_ids else ""
+        if excess > 0:
+            cause = lost_text or "sessions that did not reach this hub, or mailbox checks"
+            return f"{format_count(excess, self.unit)} more there: {cause}"
+        if excess < 0:
             cause = "messages that the modem has not fetched, or an unbilled session"
-            return f"{format_count(-more, self.unit)} fewer there: {cause}"
-        return lost
+            return f"{format_count(-excess, self.unit)} fewer there: {cause}"
+        return lost_text
 
 
 async def count_session(
@@ -119,11 +119,11 @@ def store_counts(db: Db, operator: str, days: Sequence[CountedDay]) -> ImportRes
     for each in days:
         if (device := devices.get(each.imei)) is None:
             continue
-        known = {
+        known_counts = {
             session
             for (session,) in db.execute("SELECT session FROM mo_session WHERE device = ?", device)
         }
-        unknown = sorted(set(each.references) - known)
+        unknown = sorted(set(each.references) - known_counts)
         db.execute(
             "INSERT INTO operator_count (device, day, operator, messages, credits, bytes, unknown)"
             " VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (device, day) DO UPDATE"
@@ -132,9 +132,9 @@ def store_counts(db: Db, operator: str, days: Sequence[CountedDay]) -> ImportRes
             *(device, each.day, operator, each.messages, each.credits, each.bytes),
             json.dumps(unknown),
         )
-    here = [each for each in days if each.imei in devices]
+    days_here = [each for each in days if each.imei in devices]
     strangers = sorted({each.imei for each in days} - set(devices))
-    return ImportResult(len(here), tuple(strangers))
+    return ImportResult(len(days_here), tuple(strangers))
 
 
 def list_days(
@@ -150,28 +150,28 @@ def list_days(
         )
         if device in (None, id_)
     }
-    asked: tuple[str | int, ...] = (since, until)
+    query_values: tuple[str | int, ...] = (since, until)
     which = "day >= ? AND day <= ?"
     if device is not None:
-        which, asked = f"{which} AND device = ?", (*asked, device)
+        which, query_values = f"{which} AND device = ?", (*query_values, device)
     totals: dict[tuple[str, int], dict[str, Any]] = {}
     for column, table in (("mo", "mo_session"), ("mt", "spent")):
-        for day, whose, paid, size in db.execute(
+        for day, counted_by, paid, size in db.execute(
             f"SELECT day, device, sum(credits), sum(bytes) FROM {table} WHERE {which}"
             " GROUP BY day, device",
-            *asked,
+            *query_values,
         ):
-            totals.setdefault((day, whose), {})[column] = (int(paid), int(size))
-    for day, whose, paid, size, unknown, operator in db.execute(
+            totals.setdefault((day, counted_by), {})[column] = (int(paid), int(size))
+    for day, counted_by, paid, size, unknown, operator in db.execute(
         f"SELECT day, device, credits, bytes, unknown, operator FROM operator_count WHERE {which}",
-        *asked,
+        *query_values,
     ):
         imported = {"theirs": (paid, size), "unknown": tuple(json.loads(unknown)), "by": operator}
-        totals.setdefault((day, whose), {}).update(imported)
+        totals.setdefault((day, counted_by), {}).update(imported)
     return [
-        _make_usage_day(day, whose, *names[whose], totals[day, whose])
-        for day, whose in sorted(totals)
-        if whose in names
+        _make_usage_day(day, counted_by, *names[counted_by], totals[day, counted_by])
+        for day, counted_by in sorted(totals)
+        if counted_by in names
     ]
 
 
@@ -180,10 +180,10 @@ def _make_usage_day(
 ) -> UsageDay:
     place, unit = (1, "byte") if find_modem_kind(modem).by_bytes else (0, "credit")
     mo, mt = (counts.get(each, (0, 0))[place] for each in ("mo", "mt"))
-    theirs = counts["theirs"][place] if "theirs" in counts else None
+    their_count = counts["theirs"][place] if "theirs" in counts else None
     unknown = counts.get("unknown", ())
-    by = counts.get("by")
-    return UsageDay(day, device, name, unit, mo, mt, theirs, unknown, operator, by)
+    counter = counts.get("by")
+    return UsageDay(day, device, name, unit, mo, mt, their_count, unknown, operator, counter)
 
 
 Prices = Callable[[str | None], Price | None]
@@ -205,11 +205,11 @@ def make_row(usage_day: UsageDay, price_of: Prices) -> dict[str, Any]:
         "operator": usage_day.theirs,
         "difference": usage_day.describe_difference(),
     }
-    ours, theirs = _find_prices(usage_day, price_of)
-    if ours is not None or theirs is not None:
-        row["money"] = None if ours is None else ours.format_amount(usage_day.ours)
+    our_price, their_price = _find_prices(usage_day, price_of)
+    if our_price is not None or their_price is not None:
+        row["money"] = None if our_price is None else our_price.format_amount(usage_day.ours)
         row["operatorMoney"] = (
-            None if theirs is None else theirs.format_amount(usage_day.theirs or 0)
+            None if their_price is None else their_price.format_amount(usage_day.theirs or 0)
         )
     return row
 
@@ -220,8 +220,8 @@ def _find_prices(usage_day: UsageDay, price_of: Prices) -> tuple[Price | None, P
     """
     if usage_day.unit != "credit":
         return None, None
-    theirs = None if usage_day.theirs is None else price_of(usage_day.counted_by)
-    return price_of(usage_day.operator or usage_day.counted_by), theirs
+    their_price = None if usage_day.theirs is None else price_of(usage_day.counted_by)
+    return price_of(usage_day.operator or usage_day.counted_by), their_price
 
 
 class Total(NamedTuple):
@@ -241,11 +241,15 @@ def compute_total(days: Sequence[UsageDay], price_of: Prices) -> Total:
     """Return the totals for days that are billed in credits. Days billed by bytes are ignored. The
     amounts of money include only days with a known price.
     """
-    paid = [(each, *_find_prices(each, price_of)) for each in days if each.unit == "credit"]
-    both = [(each, ours, theirs) for each, ours, theirs in paid if each.theirs is not None]
+    priced_days = [(each, *_find_prices(each, price_of)) for each in days if each.unit == "credit"]
+    both = [
+        (each, our_price, their_price)
+        for each, our_price, their_price in priced_days
+        if each.theirs is not None
+    ]
     return Total(
-        sum(each.ours for each, _, _ in paid),
-        format_sum((price, each.ours) for each, price, _ in paid if price),
+        sum(each.ours for each, _, _ in priced_days),
+        format_sum((price, each.ours) for each, price, _ in priced_days if price),
         sum(each.ours for each, _, _ in both),
         format_sum((price, each.ours) for each, price, _ in both if price),
         sum(each.theirs or 0 for each, _, _ in both),

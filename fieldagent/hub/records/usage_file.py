@@ -95,8 +95,10 @@ def _read_rows(
         try:
             yield _read_row([cell.strip() for cell in row], columns, date_format)
         except (ValueError, IndexError, OverflowError) as wrong:
-            why = "it has fewer columns than the first" if isinstance(wrong, IndexError) else wrong
-            raise WrongUsageFile(f"line {number}: {why}") from None
+            reason = (
+                "it has fewer columns than the first" if isinstance(wrong, IndexError) else wrong
+            )
+            raise WrongUsageFile(f"line {number}: {reason}") from None
 
 
 def _read_cells(lines: Iterable[str], separator: str) -> Iterator[list[str]]:
@@ -111,16 +113,16 @@ def _read_cells(lines: Iterable[str], separator: str) -> Iterator[list[str]]:
 
 def _find_columns(headings: Sequence[str], column_names: Mapping[str, str]) -> _Columns:
     plain = [re.sub(r"[^a-z0-9]", "", each.lower()) for each in headings]
-    shown = ", ".join(each.strip() for each in headings) or "nothing"
+    heading_text = ", ".join(each.strip() for each in headings) or "nothing"
 
     def find_column(what: str) -> int | None:
         if what in column_names:
-            wanted = re.sub(r"[^a-z0-9]", "", column_names[what].lower())
-            if wanted not in plain:
+            wanted_heading = re.sub(r"[^a-z0-9]", "", column_names[what].lower())
+            if wanted_heading not in plain:
                 raise WrongUsageFile(
-                    f"no column is called {column_names[what]!r}; there are: {shown}"
+                    f"no column is called {column_names[what]!r}; there are: {heading_text}"
                 )
-            return plain.index(wanted)
+            return plain.index(wanted_heading)
         return next((plain.index(name) for name in COLUMN_NAMES[what] if name in plain), None)
 
     imei, date, paid, size = (
@@ -133,7 +135,7 @@ def _find_columns(headings: Sequence[str], column_names: Mapping[str, str]) -> _
         if place is None and (what != "credits" or size is None):
             raise WrongUsageFile(
                 f"no column with the {what} found: name it with --columns {what}=NAME;"
-                f" columns: {shown}"
+                f" columns: {heading_text}"
             )
     assert imei is not None and date is not None
     return _Columns(imei, date, paid, size, find_column("reference"))

@@ -59,16 +59,16 @@ def reserve_places(db: Db, items: Sequence[int], positions: Sequence[int]) -> Pl
     ends: dict[int, tuple[int, int]] = {}
     with_exceptions: set[int] = set()
     for workspace in sorted({*items, *positions}):
-        more = in_log[workspace], in_track[workspace]
+        next_places = in_log[workspace], in_track[workspace]
         ((posted, tracked, has_exceptions),) = db.execute(
             "UPDATE workspace SET posted = posted + ?, tracked = tracked + ? WHERE id = ?"
             f" RETURNING posted, tracked, {_HAS_EXCEPTIONS}",
-            *(*more, workspace),
+            *(*next_places, workspace),
         )
         if has_exceptions:
             with_exceptions.add(workspace)
-        ends[workspace] = posted - more[0], tracked - more[1]
-        if more[0]:
+        ends[workspace] = posted - next_places[0], tracked - next_places[1]
+        if next_places[0]:
             db.announce(get_topic(workspace))
     return Places(
         _count_up({workspace: end for workspace, (end, _) in ends.items()}, items),
@@ -90,12 +90,12 @@ def list_direct(db: Db, workspaces: Collection[int], *, positions: bool) -> list
     """
     if not workspaces:
         return []
-    among, numbers = make_membership(db, workspaces)
+    membership, numbers = make_membership(db, workspaces)
     owned = "SELECT device.id FROM membership JOIN device ON device.member = membership.member"
-    owned += f" AND device.workspace = membership.workspace WHERE membership.workspace {among}"
+    owned += f" AND device.workspace = membership.workspace WHERE membership.workspace {membership}"
     rules = [
         f"{owned} AND over_satellite = 1 AND imei IS NOT NULL AND operator IS NOT NULL",
-        f"SELECT device FROM kit_sms WHERE workspace {among}",
+        f"SELECT device FROM kit_sms WHERE workspace {membership}",
         *([f"{owned} AND all_positions = 1"] if positions else []),
     ]
     rows = db.execute(" UNION ".join(rules), *(list(numbers) * len(rules)))
@@ -157,13 +157,13 @@ def find_behind(db: Db, devices: Sequence[int]) -> list[bool]:
     """Return a list with True for each device whose log contains items that were not sent to the
     device.
     """
-    among, numbers = make_membership(db, set(devices))
-    behind = db.execute(
+    membership, numbers = make_membership(db, set(devices))
+    behind_rows = db.execute(
         "SELECT device.id FROM device JOIN workspace ON workspace.id = device.workspace"
-        f" WHERE device.id {among} AND place < posted AND {_MAY_HAVE}",
+        f" WHERE device.id {membership} AND place < posted AND {_MAY_HAVE}",
         *numbers,
     )
-    stragglers = {device for (device,) in behind}
+    stragglers = {device for (device,) in behind_rows}
     return [device in stragglers for device in devices]
 
 
@@ -175,25 +175,26 @@ def create_missing_rows(db: Db, coming: Sequence[tuple[int, float]]) -> list[boo
     now = max(moment for _, moment in coming)
     rows = _lock(db, {device for device, _ in coming})
     share = max(AT_LEAST, ROWS_PER_TRANSACTION // max(len(rows), 1))
-    more: set[int] = set()
-    behind = []
+    missing_rows: set[int] = set()
+    devices_behind = []
     for device, member, workspace, place, posted, sequence in rows:
         upto = min(posted, place + share)
-        behind.append(_ComingPlace(device, member, workspace, place, upto, sequence))
+        devices_behind.append(_ComingPlace(device, member, workspace, place, upto, sequence))
         if upto < posted:
-            more.add(device)
-    for first in range(0, len(behind), ROWS_MAX // 2):
-        _make(db, behind[first : first + ROWS_MAX // 2], now)
-    return [device in more for device, _ in coming]
+            missing_rows.add(device)
+    for first in range(0, len(devices_behind), ROWS_MAX // 2):
+        _make(db, devices_behind[first : first + ROWS_MAX // 2], now)
+    return [device in missing_rows for device, _ in coming]
 
 
 def _lock(db: Db, devices: set[int]) -> list[tuple[int, ...]]:
     """Lock the devices whose rows are missing, in the order of their ids."""
-    among, numbers = make_membership(db, devices)
+    membership, numbers = make_membership(db, devices)
     return db.execute(
         "SELECT device.id, device.member, device.workspace, place, posted, next_sequence"
-        f" FROM device JOIN workspace ON workspace.id = device.workspace WHERE device.id {among}"
-        f" AND place < posted AND {_MAY_HAVE} ORDER BY device.id" + db.for_update("device"),
+        " FROM device JOIN workspace ON workspace.id = device.workspace"
+        f" WHERE device.id {membership} AND place < posted AND {_MAY_HAVE} ORDER BY device.id"
+        + db.for_update("device"),
         *numbers,
     )
 
@@ -201,7 +202,7 @@ def _lock(db: Db, devices: set[int]) -> list[tuple[int, ...]]:
 def _make(db: Db, behind: Sequence[_ComingPlace], now: float, until: float | None = None) -> None:
     """Create the rows of items that arrived before `until`."""
     table, numbers = make_small_table(db, "coming", _ComingPlace._fields, behind)
-    made = db.execute(
+    made_rows = db.execute(
         f"{table} INSERT INTO delivery (item, device, rank, expires, sequence, state, ended,"
         " reason, from_log) SELECT item.id, coming.device, -item.priority, item.expires,"
         " coming.sequence - 1 + row_number() OVER (PARTITION BY coming.device ORDER BY item.place),"
@@ -215,7 +216,7 @@ def _make(db: Db, behind: Sequence[_ComingPlace], now: float, until: float | Non
         " AND made.device = coming.device) = 0 RETURNING device",
         *(*numbers, now, now, now, *(() if until is None else (until,))),
     )
-    counts = Counter(device for (device,) in made)
+    counts = Counter(device for (device,) in made_rows)
     ends = [(each.device, each.upto, counts[each.device]) for each in behind]
     table, numbers = make_small_table(db, "coming", ("device", "upto", "items"), ends)
     db.execute(

@@ -123,15 +123,15 @@ class AccessLog:
         """Wrap `judge` so that each call is recorded after its response or refusal."""
 
         async def judge_watched(head: Request) -> Admission:
-            began = trio.current_time()
+            started_at = trio.current_time()
             try:
                 admission = await judge(head)
             except Problem as problem:
                 self._write_line(
-                    head, began, problem.status, reason=problem.detail, place=problem.place
+                    head, started_at, problem.status, reason=problem.detail, place=problem.place
                 )
                 raise
-            handler = self._make_watched(admission.handler, began, admission.caller)
+            handler = self._make_watched(admission.handler, started_at, admission.caller)
             return admission._replace(handler=handler)
 
         return judge_watched
@@ -182,8 +182,8 @@ class AccessLog:
         """Count a refusal. Return True if the log may contain a separate line about it."""
         minute = int(trio.current_time() // 60)
         if minute != self._minute:
-            if (more := self._refused - REFUSALS_PER_MINUTE_MAX) > 0:
-                self._write({"event": "refusals left out", "times": more})
+            if (excess := self._refused - REFUSALS_PER_MINUTE_MAX) > 0:
+                self._write({"event": "refusals left out", "times": excess})
             self._minute, self._refused = minute, 0
         self._refused += 1
         return self._refused <= REFUSALS_PER_MINUTE_MAX
@@ -202,6 +202,6 @@ class AccessLog:
         """
         self.figures.count("webhook_posts", result=result)
         self.figures.measure("webhook_seconds", seconds)
-        named = {"item": post} if items == 1 else {"batch": post, "items": items}
-        line = {"event": "webhook", "webhook": webhook, **named, "result": result}
+        named_posts = {"item": post} if items == 1 else {"batch": post, "items": items}
+        line = {"event": "webhook", "webhook": webhook, **named_posts, "result": result}
         self._write({**line, "ms": round(seconds * 1000), **({"why": reason} if reason else {})})

@@ -78,16 +78,16 @@ class Figures:
 
     def list_families(self) -> Iterator[Family]:
         """Yield the counters and histograms as OpenMetrics families."""
-        for name, about in COUNTER_TEXTS.items():
+        for name, help_text in COUNTER_TEXTS.items():
             samples = [Sample(count, dict(key)) for key, count in self._counts[name].items()]
-            yield Family(name, "counter", about, samples, "bytes" if "bytes" in name else "")
-        for name, about in HISTOGRAM_TEXTS.items():
+            yield Family(name, "counter", help_text, samples, "bytes" if "bytes" in name else "")
+        for name, help_text in HISTOGRAM_TEXTS.items():
             times = [
                 each
                 for key, histogram in self._times[name].items()
                 for each in _list_rows(key, histogram)
             ]
-            yield Family(name, "histogram", about, times, "seconds")
+            yield Family(name, "histogram", help_text, times, "seconds")
 
 
 def _list_rows(key: _Labels, histogram: _Histogram) -> Iterator[Sample]:

@@ -91,10 +91,10 @@ class Health:
         """Respond with status 200 if the database accepts writes, otherwise with status 503 and the
         reason.
         """
-        trouble = await self._find_trouble()
-        if trouble is None:
+        fault = await self._find_trouble()
+        if fault is None:
             return make_json_response({"status": "UP"})
-        return make_json_response({"status": "DOWN", "reason": trouble}, 503)
+        return make_json_response({"status": "DOWN", "reason": fault}, 503)
 
     async def _find_trouble(self) -> str | None:
         if self._stopping.is_set():
@@ -116,31 +116,34 @@ class Health:
         """Return the metrics. If the database does not respond, return only the metrics of the
         process.
         """
-        read: dict[str, float] = {}
+        figures: dict[str, float] = {}
         failing: Mapping[tuple[str, str, str], int] = {}
         balances: list[tuple[str, str, float]] = []
-        trouble = await self._find_write_trouble()
-        began = trio.current_time()
-        with trio.move_on_after(METRICS_TIMEOUT_S if trouble != REASON else 0.0):
+        fault = await self._find_write_trouble()
+        started_at = trio.current_time()
+        with trio.move_on_after(METRICS_TIMEOUT_S if fault != REASON else 0.0):
             with suppress(StoreFailed, StoreUnavailable):
                 await self._store.read(lambda db: db.execute("SELECT 1"))
-                took = trio.current_time() - began
-                read = await self._measure_database()
-                read |= await self._store.read(self._rows)
+                took = trio.current_time() - started_at
+                figures = await self._measure_database()
+                figures |= await self._store.read(self._rows)
                 failing = await self._store.read(operator_trouble.count_figures)
                 balances = await self._store.read(operator_trouble.list_balances)
-                read["database_answer_seconds"] = took
-        here = {"database_up": int(bool(read)), "disk_full": int(trouble == NO_ROOM)}
-        values = {**here, **read, **self._counters()}
+                figures["database_answer_seconds"] = took
+        own_figures = {"database_up": int(bool(figures)), "disk_full": int(fault == NO_ROOM)}
+        values = {**own_figures, **figures, **self._counters()}
         families = [*_list_families(values), *self._figures.list_families()]
         faults = [
             Sample(times, {"part": part}) for part, times in self._supervisor.count_faults().items()
         ]
         names = ("operator", "scope", "code")
-        waits = [Sample(n, dict(zip(names, of, strict=True))) for of, n in failing.items()]
+        waits = [
+            Sample(n, dict(zip(names, label_values, strict=True)))
+            for label_values, n in failing.items()
+        ]
         families.append(Family("satellite_messages_failing", "gauge", _FAILING_TEXT, waits))
-        left = [Sample(n, {"operator": at, "plan": plan}) for at, plan, n in balances]
-        families.append(Family("operator_balance", "gauge", _BALANCE, left))
+        balance_samples = [Sample(n, {"operator": at, "plan": plan}) for at, plan, n in balances]
+        families.append(Family("operator_balance", "gauge", _BALANCE, balance_samples))
         families.append(
             Family("faults", "counter", "Failures caused by a fault in the hub, by part.", faults)
         )
@@ -205,11 +208,11 @@ COUNTERS = {
 
 def _list_families(values: Mapping[str, float]) -> Iterator[Family]:
     """Yield the metrics whose value is known."""
-    for kind, named in (("gauge", GAUGES), ("counter", COUNTERS)):
-        for name, about in named.items():
+    for kind, family_names in (("gauge", GAUGES), ("counter", COUNTERS)):
+        for name, help_text in family_names.items():
             if name in values:
                 unit = next((each for each in ("seconds", "bytes") if name.endswith(each)), "")
-                yield Family(name, kind, about, [Sample(values[name])], unit)
+                yield Family(name, kind, help_text, [Sample(values[name])], unit)
 
 
 _IS_SOS = f"kind = '{sos.SOS}'"

@@ -38,8 +38,8 @@ async def run(store: Store, *, clock: Callable[[], float]) -> NoReturn:
             steps = await store.read(
                 partial(_list_behind, place=follower.place, capacity=follower.capacity)
             )
-            fresh = follower.select_fresh([(each.number, each.at) for each in steps], clock())
-            lines = [each.line for each in steps if each.number in fresh]
+            fresh_steps = follower.select_fresh([(each.number, each.at) for each in steps], clock())
+            lines = [each.line for each in steps if each.number in fresh_steps]
         for line in filter(None, lines):
             log.warning("%s", line)
         if not lines:
@@ -87,8 +87,8 @@ def _format_line(db: Db, number: int, device: str) -> str:
     incident, event = sos.find_by_event(db, number), sos_desk.encode_desk_event(db, number)
     if incident is None or event["event"] in UNLOGGED_STEPS:
         return ""
-    what = _KINDS.get(incident.kind, incident.kind)
-    line = f"{what} {incident.short} of {device}: {event['event']}{_format_author(event)}"
+    kind_text = _KINDS.get(incident.kind, incident.kind)
+    line = f"{kind_text} {incident.short} of {device}: {event['event']}{_format_author(event)}"
     if event["event"] == "raised" and not sos_desk.list_dispatchers(db, incident.workspace):
         verb = sos.ALARM if incident.is_alarm else sos.SOS
         line += (
@@ -99,7 +99,7 @@ def _format_line(db: Db, number: int, device: str) -> str:
 
 
 def _format_author(event: dict[str, Any]) -> str:
-    who = event["by"]["name"] if event["by"] else ""
-    if who:
-        who = f" {who}" if event["event"].endswith(" by") else f" by {who}"
-    return f"{who}: {event['detail']}" if event["detail"] else who
+    author = event["by"]["name"] if event["by"] else ""
+    if author:
+        author = f" {author}" if event["event"].endswith(" by") else f" by {author}"
+    return f"{author}: {event['detail']}" if event["detail"] else author

@@ -114,9 +114,9 @@ class SyntheticItems:
         async with trio.open_nursery() as nursery:
             await nursery.start(serving)
             while True:
-                began = trio.current_time()
+                started_at = trio.current_time()
                 await self._send_one()
-                await waits.sleep(began + ITEM_INTERVAL_S - trio.current_time())
+                await waits.sleep(started_at + ITEM_INTERVAL_S - trio.current_time())
 
     def make_opener(self, public: Opener) -> Opener:
         """Return a function that opens connections. For the host of synthetic items, it connects to
@@ -153,13 +153,17 @@ class SyntheticItems:
             request.headers.get(f"webhook-{name}", "") for name in ("id", "timestamp", "signature")
         )
         if self.secret and moment.isascii() and moment.isdigit() and len(moment) < 19:
-            made = signature.make_headers(id_, request.body, now=int(moment), secrets=[self.secret])
-            if hmac.compare_digest(dict(made)["webhook-signature"].encode(), signed.encode()):
+            signature_headers = signature.make_headers(
+                id_, request.body, now=int(moment), secrets=[self.secret]
+            )
+            if hmac.compare_digest(
+                dict(signature_headers)["webhook-signature"].encode(), signed.encode()
+            ):
                 return Response(204)
         raise Problem(401, "this post is not a synthetic item of this database")
 
     async def _send_one(self) -> None:
-        began, journey = time.monotonic(), _Journey()
+        started_at, journey = time.monotonic(), _Journey()
         stopped: ItemStopped | None = None
         with trio.move_on_after(ITEM_TIMEOUT_S) as on_its_way:
             try:
@@ -168,7 +172,7 @@ class SyntheticItems:
                 stopped = found
         if on_its_way.cancelled_caught:
             stopped = ItemStopped(journey.stage, await self._find_reason(journey))
-        self._report(stopped, began)
+        self._report(stopped, started_at)
         with trio.move_on_after(ITEM_TIMEOUT_S):
             await self._clear(journey)
 
@@ -197,20 +201,20 @@ class SyntheticItems:
                 raise ItemStopped("store", "the item was accepted, but is not in the database")
             journey.stage = "hook"
             while True:
-                written = self.store.get_event(ANY_WRITE_TOPIC)
-                standing = await self.store.read(
+                any_write = self.store.get_event(ANY_WRITE_TOPIC)
+                push_state = await self.store.read(
                     lambda db: synthetic_rows.read_post_state(db, own, id_)
                 )
-                if standing is None:
+                if push_state is None:
                     raise ItemStopped(
                         "store", "the item was stored, but is no longer in the database"
                     )
-                if standing.state == "handed":
+                if push_state.state == "handed":
                     return
-                if standing.state == "dead":
-                    raise ItemStopped("hook", standing.reason)
+                if push_state.state == "dead":
+                    raise ItemStopped("hook", push_state.reason)
                 with trio.move_on_after(CHECK_INTERVAL_S):
-                    await written.wait()
+                    await any_write.wait()
         except (StoreUnavailable, StoreFull) as error:
             raise ItemStopped("store", str(error)) from None
 
@@ -239,14 +243,14 @@ class SyntheticItems:
         if reply.status == 200 and (location := reply.headers.get("location")):
             return location.rpartition("/")[2]
         try:
-            why = json.loads(reply.body)["detail"]
+            reason = json.loads(reply.body)["detail"]
         except (ValueError, KeyError, TypeError):
             # The response comes from a proxy, so the cause of a 503 may not be the database.
             raise ItemStopped("push", self._add_address(f"answered {reply.status}")) from None
         # The hub responds with 503 or 507 if the database did not accept the item.
         stage = "store" if reply.status in (503, 507) else "push"
-        why = f"{why}: {RECREATE_TEXT}" if reply.status in (401, 403) else why
-        raise ItemStopped(stage, self._add_address(why))
+        reason = f"{reason}: {RECREATE_TEXT}" if reply.status in (401, 403) else reason
+        raise ItemStopped(stage, self._add_address(reason))
 
     def _add_address(self, reason: str) -> str:
         return f"{self.address}: {reason}" if self.address else reason
@@ -254,21 +258,21 @@ class SyntheticItems:
     async def _find_reason(self, journey: _Journey) -> str:
         """Return the reason why the item was not complete within `ITEM_TIMEOUT_S`."""
         late = f"no progress for {ITEM_TIMEOUT_S:g} s"
-        begun, id_, standing = journey.begun, journey.request_id, None
-        if journey.stage != "hook" or begun is None:
+        started_at, id_, push_state = journey.begun, journey.request_id, None
+        if journey.stage != "hook" or started_at is None:
             return late
         with trio.move_on_after(CHECK_INTERVAL_S):
             try:
-                standing = await self.store.read(
-                    lambda db: synthetic_rows.read_post_state(db, begun.own, id_)
+                push_state = await self.store.read(
+                    lambda db: synthetic_rows.read_post_state(db, started_at.own, id_)
                 )
             except StoreUnavailable:
                 return late
-        if standing is None:
+        if push_state is None:
             return late
-        if standing.reason:
-            return f"{late}: {standing.reason}"
-        if standing.claimed_until > self.clock():
+        if push_state.reason:
+            return f"{late}: {push_state.reason}"
+        if push_state.claimed_until > self.clock():
             return f"{late}: a hub has begun to post it"
         return f"{late}: no hub has begun to post it"
 
@@ -286,12 +290,12 @@ class SyntheticItems:
             )
 
     async def _clear(self, journey: _Journey) -> None:
-        begun, id_ = journey.begun, journey.request_id
-        if begun is None:
+        started_at, id_ = journey.begun, journey.request_id
+        if started_at is None:
             return
         try:
             await self.store.commit(
-                lambda db: synthetic_rows.delete_item(db, begun, id_, self.clock())
+                lambda db: synthetic_rows.delete_item(db, started_at, id_, self.clock())
             )
         except (StoreUnavailable, StoreFull) as error:
             log.debug("a synthetic item will be removed later: %s", error)

@@ -93,14 +93,14 @@ def _find_own(db: Db) -> OwnRows | None:
 
 def _make(db: Db, url: str, now: float) -> OwnRows | None:
     """Create the rows. Return None if another hub process has just created them."""
-    made = db.execute(
+    made_rows = db.execute(
         "INSERT INTO workspace (name, created) VALUES (?, ?) ON CONFLICT (name) DO NOTHING"
         " RETURNING id",
         *(SYNTHETIC, now),
     )
-    if not made:
+    if not made_rows:
         return None
-    workspace = made[0][0]
+    workspace = made_rows[0][0]
     signing = f"{PREFIX}{base64.b64encode(secrets.token_bytes(32)).decode()}"
     member = insert_row(db, "member", type="Integration", name=SYNTHETIC, created=now)
     db.execute("INSERT INTO membership (workspace, member) VALUES (?, ?)", workspace, member)

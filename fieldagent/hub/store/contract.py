@@ -136,9 +136,9 @@ def insert(
         return []
     mark, returned = f"({make_marks(columns)})", []
     for first in range(0, len(rows), ROWS_MAX):
-        some = rows[first : first + ROWS_MAX]
-        into = f"INSERT INTO {table} ({names}) VALUES {', '.join([mark] * len(some))}{ending}"
-        returned += db.execute(into, *(value for row in some for value in row))
+        row_slice = rows[first : first + ROWS_MAX]
+        into = f"INSERT INTO {table} ({names}) VALUES {', '.join([mark] * len(row_slice))}{ending}"
+        returned += db.execute(into, *(value for row in row_slice for value in row))
     return returned
 
 

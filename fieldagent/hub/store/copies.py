@@ -58,17 +58,17 @@ def refuse_lost_database(file: Path) -> None:
     OSError.
     """
     # Check for the log first, because another program may be creating both files at this moment.
-    left = [
+    left_files = [
         each for each in map(partial(_make_path_beside, file), ("-wal", "-shm")) if each.exists()
     ]
     size = file.stat().st_size if file.exists() else 0
     if size > 1 or file.is_dir():
         return
-    what = "is empty" if file.exists() else "is gone"
-    if left:
-        names = " and ".join(map(str, left))
+    state = "is empty" if file.exists() else "is gone"
+    if left_files:
+        names = " and ".join(map(str, left_files))
         raise StoreFailed(
-            f"the database {file} {what}, but its other files are still there: put a backup in"
+            f"the database {file} {state}, but its other files are still there: put a backup in"
             f" its place; to begin a new one, remove {names}"
         )
     if size:
@@ -87,8 +87,8 @@ def set_aside_log_of_another(file: Path) -> None:
     """If the log next to a restored copy belongs to the previous database, rename the log. Raises
     OSError.
     """
-    left = _make_path_beside(file, "-wal")
-    if not _has_content(left):
+    left_log = _make_path_beside(file, "-wal")
+    if not _has_content(left_log):
         return
     with file.open("r+b") as opened:
         try:
@@ -97,16 +97,16 @@ def set_aside_log_of_another(file: Path) -> None:
             return  # The program that has the file open has already checked.
         # Check again while the lock is held, because another program may have renamed the old log
         # meanwhile and begun a new log for this file.
-        if not _has_content(left) or opened.read(_HEAD)[18:] != _WITHOUT_LOG:
+        if not _has_content(left_log) or opened.read(_HEAD)[18:] != _WITHOUT_LOG:
             return
-        kept = left.with_name(f"{left.name}.before")
-        left.rename(kept)
+        kept_log = left_log.with_name(f"{left_log.name}.before")
+        left_log.rename(kept_log)
         _make_path_beside(file, "-shm").unlink(missing_ok=True)
         sync_folder(file.parent)
     log.warning(
         "%s is a restored copy; the log beside it belongs to the database before it, and is now"
         " named %s: remove it",
-        *(file, kept),
+        *(file, kept_log),
     )
 
 

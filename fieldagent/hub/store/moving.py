@@ -132,7 +132,7 @@ def list_hub_tables() -> list[Table]:
     """Return all tables in an order in which each table refers only to earlier tables."""
     with closing(sqlite3.connect(":memory:")) as empty:
         empty.executescript(make_hub_schema(TYPES).tables)
-        made = empty.execute(
+        tables = empty.execute(
             "SELECT name, sql FROM sqlite_schema WHERE type = 'table'"
             " AND name NOT LIKE 'sqlite%' ORDER BY rowid"
         ).fetchall()
@@ -142,7 +142,7 @@ def list_hub_tables() -> list[Table]:
                 tuple(row[1] for row in empty.execute(f"PRAGMA table_info({name})")),
                 "AUTOINCREMENT" in sql,
             )
-            for name, sql in made
+            for name, sql in tables
         ]
 
 
@@ -159,8 +159,8 @@ class _Tally:
         """
         for row in rows:
             self.rows += 1
-            written = repr([_normalise(value) for value in row]).encode()
-            self.digest += int.from_bytes(blake2b(written, digest_size=16).digest())
+            row_text = repr([_normalise(value) for value in row]).encode()
+            self.digest += int.from_bytes(blake2b(row_text, digest_size=16).digest())
             if self.rows % REPORT_ROWS == 0:
                 report(self.rows)
             yield row
@@ -195,10 +195,10 @@ def move(
                 " name an empty database"
             )
     rows = sum(map(source.count, tables))
-    done = 0
+    moved_count = 0
 
     def count(more: int) -> None:
-        report(done + more, 2 * rows)
+        report(moved_count + more, 2 * rows)
 
     copied = {}
     for table in tables:
@@ -206,17 +206,17 @@ def move(
         target.fill(table, tally.count_rows(source.read_rows(table), count))
         if table.counts:
             target.set_next_id(table, source.read_next_id(table))
-        done += tally.rows
-        report(done, 2 * rows)
+        moved_count += tally.rows
+        report(moved_count, 2 * rows)
     for table in tables:
-        there = _Tally()
-        for _ in there.count_rows(target.read_rows(table), count):
+        target_tally = _Tally()
+        for _ in target_tally.count_rows(target.read_rows(table), count):
             pass
-        if there != (tally := copied[table.name]):
+        if target_tally != (tally := copied[table.name]):
             raise NotMoved(
-                f"the copy of the table {table.name} differs ({there.rows} rows of {tally.rows}):"
-                f" {target.name} was left as it was"
+                f"the copy of the table {table.name} differs ({target_tally.rows} rows of"
+                f" {tally.rows}): {target.name} was left as it was"
             )
-        done += there.rows
+        moved_count += target_tally.rows
     target.commit()
     return MoveResult(sum(each.rows > 0 for each in copied.values()), rows)

@@ -138,9 +138,9 @@ class _PostgresDb:
             return
         *ahead, sql = statements
         if ahead:
-            parts = ", ".join(f"write_{place} AS ({one})" for place, one in enumerate(ahead))
+            parts = ", ".join(f"write_{place} AS ({write})" for place, write in enumerate(ahead))
             sql = f"WITH {parts} {sql}"
-        parameters = [value for those in writes.values() for value in those]
+        parameters = [value for write_values in writes.values() for value in write_values]
         notices = [CHANNEL, [*payloads]] if payloads else []
         self._cursor.execute(_mark_parameters(sql), [*parameters, *notices] or None)
         self.wrote = self.wrote or bool(writes)
@@ -211,8 +211,8 @@ class PostgresStore:
         self._topics = Topics()
 
     def _raise_if_gone(self) -> None:
-        if (gone := self._gone) is not None:
-            raise StoreUnavailable(str(gone))
+        if (gone_error := self._gone) is not None:
+            raise StoreUnavailable(str(gone_error))
 
     # Methods that write.
 
@@ -366,7 +366,7 @@ class PostgresStore:
         wait for it. A read may take a long time.
         """
         writes = self._writer in late
-        stuck, what = None, ""
+        stuck, description = None, ""
         try:
             stuck = await self._run_in_time(
                 lambda: find_reason(
@@ -374,21 +374,21 @@ class PostgresStore:
                 )
             )
         except StoreUnavailable as trouble:
-            what = str(trouble)
-        if stuck is None and writes and (what or self._connections.pooled):
+            description = str(trouble)
+        if stuck is None and writes and (description or self._connections.pooled):
             # Behind a pooler, the session of the writing connection is unknown.
             stuck = BlockingCause("its server is still busy with it; check its activity")
         # The late transaction may have ended meanwhile.
         if stuck is None or not {*late} & {*self._connections.list_used_for(TRANSACTION_TIMEOUT_S)}:
             return
-        what = (
-            what
+        description = (
+            description
             or f"{self._connections.name} does not complete a write: after"
             f" {TRANSACTION_TIMEOUT_S:g} s"
             f" {stuck.reason}"
         )
-        self._stuck = stuck._replace(reason=what)
-        self._note_gone(StoreUnavailable(what))
+        self._stuck = stuck._replace(reason=description)
+        self._note_gone(StoreUnavailable(description))
         self._touch.cancel()
         with suppress(StoreUnavailable):
             await self._run_in_time(partial(end_sessions, self._connections, stuck))
@@ -442,9 +442,11 @@ class PostgresStore:
     def _note_back(self) -> None:
         if self._gone is not None:
             self._gone, self._stuck = None, BlockingCause("")
-            away = time.monotonic() - self._gone_since
+            away_seconds = time.monotonic() - self._gone_since
             log.warning(
-                "%s answers again, and accepts writes, after %.0f s", self._connections.name, away
+                "%s answers again, and accepts writes, after %.0f s",
+                self._connections.name,
+                away_seconds,
             )
         self._topics.announce_all()
 

@@ -136,9 +136,11 @@ class Connections:
         """
         if self.pooled:
             return
-        with self.convert_errors(), self.connect() as one, self.connect() as other:
-            met = [(_read_session(one), _read_session(other)) for _ in range(POOLER_CHECK_ROUNDS)]
-        if len({*met}) > 1 or met[0][0] == met[0][1]:
+        with self.convert_errors(), self.connect() as first, self.connect() as other:
+            session_pairs = [
+                (_read_session(first), _read_session(other)) for _ in range(POOLER_CHECK_ROUNDS)
+            ]
+        if len({*session_pairs}) > 1 or session_pairs[0][0] == session_pairs[0][1]:
             raise StoreUnavailable(f"{self.name} cannot be used: {POOLER}")
 
     @contextmanager
@@ -230,9 +232,9 @@ def _read_session(connection: Connection) -> int:
 def _cut(connection: Connection) -> None:
     with (
         suppress(OSError, psycopg.Error),
-        socket.socket(fileno=os.dup(connection.fileno())) as same,
+        socket.socket(fileno=os.dup(connection.fileno())) as same_socket,
     ):
-        same.shutdown(socket.SHUT_RDWR)
+        same_socket.shutdown(socket.SHUT_RDWR)
 
 
 def _read_password(path: Path) -> str:
@@ -240,8 +242,8 @@ def _read_password(path: Path) -> str:
     try:
         return read_first_line(path)
     except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is not text"
-        raise StoreUnavailable(f"database-password-file {path} cannot be read: {why}") from None
+        reason = error.strerror if isinstance(error, OSError) else "it is not text"
+        raise StoreUnavailable(f"database-password-file {path} cannot be read: {reason}") from None
 
 
 def _read(database: str, password_file: Path | None) -> tuple[str, str]:
@@ -255,8 +257,12 @@ def _read(database: str, password_file: Path | None) -> tuple[str, str]:
         parts = {}
     # If @, / or : in a password is not escaped, a part of the password looks like a host, a port or
     # a name.
-    shown = [str(parts.get(part, "")) for part in ("host", "port", "dbname")]
-    if not parts or any("@" in part for part in shown) or not _PORTS.fullmatch(shown[1]):
+    shown_parts = [str(parts.get(part, "")) for part in ("host", "port", "dbname")]
+    if (
+        not parts
+        or any("@" in part for part in shown_parts)
+        or not _PORTS.fullmatch(shown_parts[1])
+    ):
         raise StoreUnavailable(
             "the address of the database cannot be read: it must be"
             " postgresql://USER:PASSWORD@HOST:PORT/NAME, with %-escapes for other characters than"

@@ -48,7 +48,7 @@ class WriteProof:
         does not contain the name of the database.
         """
         if not self.full:
-            why = " ".join(str(error).split())
-            log.error("%s is full: %s. New items are refused", self.database, why)
+            reason = " ".join(str(error).split())
+            log.error("%s is full: %s. New items are refused", self.database, reason)
         self.full = True
         return StoreFull("the hub's database is full; see its log")

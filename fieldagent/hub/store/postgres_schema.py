@@ -30,9 +30,9 @@ def require(connection: Connection) -> None:
     version = _read_version(connection)
     _get_steps(schema, version)
     if version < schema.version:
-        what = f"its tables are of version {version}" if version else "it has no tables"
+        state = f"its tables are of version {version}" if version else "it has no tables"
         raise OtherVersion(
-            f"the database cannot be used: {what}, this program needs version "
+            f"the database cannot be used: {state}, this program needs version "
             f"{schema.version}. Stop the hubs of the earlier version, then run "
             f"`fieldagent hub database migrate` as"
             " the user of PostgreSQL who owns the tables"
@@ -41,8 +41,8 @@ def require(connection: Connection) -> None:
 
 def _read_version(connection: Connection) -> int:
     """Return the version of the tables, or 0 if there are no tables."""
-    known = connection.execute("SELECT to_regclass('fieldagent_schema')").fetchone()
-    if known is None or known[0] is None:
+    schema_table = connection.execute("SELECT to_regclass('fieldagent_schema')").fetchone()
+    if schema_table is None or schema_table[0] is None:
         return 0
     row = connection.execute("SELECT version FROM fieldagent_schema").fetchone()
     return int(row[0]) if row else 0

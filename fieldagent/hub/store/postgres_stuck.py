@@ -76,19 +76,21 @@ def find_reason(
             return BlockingCause(
                 "no standby has confirmed it: check those in synchronous_standby_names"
             )
-        what = f"waits for {each.kind} {each.event}" if each.kind else "is busy"
-        return BlockingCause(f"its server {what}: check its disk and its processors")
+        state = f"waits for {each.kind} {each.event}" if each.kind else "is busy"
+        return BlockingCause(f"its server {state}: check its disk and its processors")
     return None
 
 
 def _find_lock(connection: Connection, wait_row: _WaitRow) -> BlockingCause:
-    what = [name for (name,) in connection.execute(_SELECT_LOCKED, (wait_row.pid,)).fetchall()]
+    locked_names = [
+        name for (name,) in connection.execute(_SELECT_LOCKED, (wait_row.pid,)).fetchall()
+    ]
     holders = connection.execute(_HOLDERS, ([*wait_row.blocking],)).fetchall()
     names = ", ".join(
         _get_name(holder, application or user) for holder, application, user, _ in holders
     )
     text = (
-        f"it waits for {what[0] if what else 'what'}, which is locked by"
+        f"it waits for {locked_names[0] if locked_names else 'what'}, which is locked by"
         f" {names or 'a prepared transaction'}: wait until it ends, or end it"
     )
     return BlockingCause(text, tuple(transaction for *_, transaction in holders))
@@ -107,8 +109,8 @@ def end_sessions(connections: Connections, stuck: BlockingCause) -> None:
             connections.connect() as connection,
             connections.limit_use(connection, QUERY_TIMEOUT_S),
         ):
-            ended = "SELECT pg_terminate_backend(pid) FROM unnest(%s::int[]) AS pid"
-            connection.execute(ended, ([*stuck.waiting],))
+            end_query = "SELECT pg_terminate_backend(pid) FROM unnest(%s::int[]) AS pid"
+            connection.execute(end_query, ([*stuck.waiting],))
 
 
 def is_still_there(connection: Connection, stuck: BlockingCause) -> bool:

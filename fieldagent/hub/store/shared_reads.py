@@ -42,16 +42,16 @@ class SharedReads:
     async def read_shared(self, operation: Operation, argument: Any) -> Any:
         """Return the result of `operation` for `argument`. Raises the errors of `read`."""
         leads = operation not in self._next
-        mine = self._next.setdefault(operation, _ReadRound())
-        place = len(mine.arguments)
-        mine.arguments.append(argument)
+        own_round = self._next.setdefault(operation, _ReadRound())
+        place = len(own_round.arguments)
+        own_round.arguments.append(argument)
         if leads:
-            await self._run(operation, mine)
+            await self._run(operation, own_round)
         else:
-            await mine.is_over.wait()
-        if mine.error is not None:
-            raise mine.error
-        return mine.results[place]
+            await own_round.is_over.wait()
+        if own_round.error is not None:
+            raise own_round.error
+        return own_round.results[place]
 
     async def _run(self, operation: Operation, mine: _ReadRound) -> None:
         try:

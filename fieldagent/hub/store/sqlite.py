@@ -93,8 +93,8 @@ class _SqliteDb:
         """Return the topics to announce. The result is empty if the operation has neither written
         nor announced anything.
         """
-        written = self._connection.total_changes != self._before
-        return self._announced | {ANY_WRITE_TOPIC} if written else self._announced
+        has_written = self._connection.total_changes != self._before
+        return self._announced | {ANY_WRITE_TOPIC} if has_written else self._announced
 
 
 class SqliteStore:
@@ -176,10 +176,10 @@ class SqliteStore:
             self._full, self._last_write = False, time.monotonic()
 
     async def prove(self) -> None:
-        begun, now = self._begun_at, time.monotonic()
-        if begun is not None and now - begun > COMMIT_LATE_S:
+        started_at, now = self._begun_at, time.monotonic()
+        if started_at is not None and now - started_at > COMMIT_LATE_S:
             raise StoreUnavailable(
-                f"{self._file} has not completed a write for {now - begun:.0f} s"
+                f"{self._file} has not completed a write for {now - started_at:.0f} s"
             )
         if self._full or now - self._last_write > FRESH_S:
             full = self._full
@@ -238,9 +238,9 @@ class SqliteStore:
     async def _check_other_writers(self) -> None:
         with _watch_writes(self._file) as writes:
             while True:
-                asked = await self._announce_other_writes()
+                is_announced = await self._announce_other_writes()
                 await trio.sleep(POLL_INTERVAL_S)
-                if asked:
+                if is_announced:
                     await self._wait_for_write(writes)
 
     async def _wait_for_write(self, writes: FileWrites | None) -> None:

@@ -140,11 +140,11 @@ def claim(
 def _list_runs(
     db: Db, webhook: Webhook, lanes: Sequence[Lane], now: float, desk: str
 ) -> list[tuple[WebhookPost, ...]]:
-    among, items = make_membership(db, [lane.item for lane in lanes])
+    membership, items = make_membership(db, [lane.item for lane in lanes])
     # The process that locks the oldest item claims the lane.
     heads = db.execute(
         f"SELECT item, sender, batch, not_before FROM webhook_delivery WHERE webhook = ?"
-        f" AND item {among} AND state = 'waiting' AND claimed_until <= ?"
+        f" AND item {membership} AND state = 'waiting' AND claimed_until <= ?"
         f" ORDER BY sender >= 0, item{db.skip_locked()}",
         webhook.id,
         *items,
@@ -170,11 +170,13 @@ def _list_runs(
             early.update(members)
     if not claimed:
         return []
-    among, items = make_membership(db, [item for run in claimed for batch in run for item in batch])
+    membership, items = make_membership(
+        db, [item for run in claimed for batch in run for item in batch]
+    )
     db.execute(
         "UPDATE webhook_delivery SET claimed_until = ?, claimed_by = ?,"
         " telling = CASE WHEN told < 0 THEN 0 ELSE steps END WHERE webhook = ?"
-        f" AND item {among}",
+        f" AND item {membership}",
         *(now + CLAIM_S, db.worker, webhook.id, *items),
     )
     rows = db.execute(
@@ -182,7 +184,7 @@ def _list_runs(
         " item.addressee, item.estimate, item.unauthenticated, item.revoked,"
         " (SELECT kind FROM sos WHERE sos.item = d.item),"
         " item.incident, d.telling, d.attempts FROM webhook_delivery d"
-        f" JOIN item ON item.id = d.item WHERE d.webhook = ? AND d.item {among}",
+        f" JOIN item ON item.id = d.item WHERE d.webhook = ? AND d.item {membership}",
         webhook.id,
         *items,
     )
@@ -217,8 +219,8 @@ def _list_members(
     for item, of, not_before, claimed_until, length in rows:
         size += length
         again = batch and of == batch
-        fresh = not batch and not of and not_before <= now and size <= RUN_BYTES
-        if item != head and (claimed_until > now or not (again or fresh)):
+        is_single = not batch and not of and not_before <= now and size <= RUN_BYTES
+        if item != head and (claimed_until > now or not (again or is_single)):
             break
         members.append(item)
     return members
@@ -232,11 +234,11 @@ def _combine(run: Sequence[WebhookPost]) -> WebhookPost:
     ids = [each.delivery.request_id for each in run]
     id_ = ids[0] if len(ids) == 1 else str(uuid.uuid5(uuid.UUID(ids[0]), " ".join(ids)))
     body = f"[{','.join(each.delivery.body for each in run)}]"
-    whole = first.delivery
+    combined = first.delivery
     return WebhookPost(
         first.webhook,
         tuple(item for each in run for item in each.items),
-        Delivery(id_, whole.lane, body, whole.received, whole.attempts),
+        Delivery(id_, combined.lane, body, combined.received, combined.attempts),
         first.claimed_until,
         first.raises,
         first.is_early,
@@ -268,8 +270,8 @@ class _Writer:
         estimate, unproved, revoked, raises, incident, notification, attempts = rest
         db, webhook, link = self._db, self._webhook, ""
         if notification:
-            who = self._find_identity(sender, workspace)
-            return self._write_step(item, request_id, who, accepted, notification, attempts)
+            identity = self._find_identity(sender, workspace)
+            return self._write_step(item, request_id, identity, accepted, notification, attempts)
         if raises or webhook.after:
             own_id = str(uuid.uuid5(uuid.UUID(request_id), f"webhook {webhook.id}"))
             if raises and incident is not None:
@@ -282,14 +284,14 @@ class _Writer:
         assert isinstance(content, Item), "the ledger holds items alone"
         moment = get_date(content, entry.time)
         extra: dict[str, Any] = {}
-        if (seen := parse_stored_object(estimate, make_estimated_position)) is not None:
-            extra["estimatedPosition"] = seen
+        if (estimate_seen := parse_stored_object(estimate, make_estimated_position)) is not None:
+            extra["estimatedPosition"] = estimate_seen
         if unproved:
             extra["unauthenticated"] = True
         if revoked is not None:
             extra["revokedSince"] = format_timestamp(datetime.fromtimestamp(revoked, UTC))
-        if (to := parse_stored_object(addressee, dict[str, Any])) is not None:
-            extra["to"] = to
+        if (addressee_object := parse_stored_object(addressee, dict[str, Any])) is not None:
+            extra["to"] = addressee_object
         if entry.wants_receipt:
             extra["receipt"] = "read"
         if raises and raises != "sos":
@@ -302,8 +304,8 @@ class _Writer:
             extra["alarm"] = kind
         if incident is not None:
             extra["incident"] = describe_for_pager(db, incident, self._desk, link)
-        who = self._find_identity(sender, workspace)
-        text = encode_payload(request_id, who, content, moment, sos=entry.sos, extra=extra)
+        identity = self._find_identity(sender, workspace)
+        text = encode_payload(request_id, identity, content, moment, sos=entry.sos, extra=extra)
         delivery = Delivery(request_id, str(sender), text, accepted, attempts)
         claimed_until, early = self._now + CLAIM_S, item in self._early
         return WebhookPost(webhook, (item,), delivery, claimed_until, bool(raises), early)
@@ -344,9 +346,11 @@ def record_results(db: Db, ends: Sequence[PostResult]) -> list[str]:
     If this process's claim has expired, the result is ignored, because another process has the
     claim now.
     """
-    taken = [end for end in ends if end.result.outcome is HandoverOutcome.HANDED]
-    for (webhook, claimed_until), same in groupby(sorted(taken, key=_claim_of), _claim_of):
-        _record_handovers(db, webhook, claimed_until, [*same])
+    taken_ends = [end for end in ends if end.result.outcome is HandoverOutcome.HANDED]
+    for (webhook, claimed_until), same_claim in groupby(
+        sorted(taken_ends, key=_claim_of), _claim_of
+    ):
+        _record_handovers(db, webhook, claimed_until, [*same_claim])
     return [
         "" if end.result.outcome is HandoverOutcome.HANDED else _record_failure(db, end)
         for end in ends
@@ -360,7 +364,7 @@ def _claim_of(result: PostResult) -> tuple[int, float]:
 def _record_handovers(
     db: Db, webhook: int, claimed_until: float, ends: Sequence[PostResult]
 ) -> None:
-    among, items = make_membership(db, [item for end in ends for item in end.post.items])
+    membership, items = make_membership(db, [item for end in ends for item in end.post.items])
     now = ends[0].now
     rows = db.execute(
         # A step that arrived meanwhile needs a separate request.
@@ -368,7 +372,7 @@ def _record_handovers(
         " ELSE batch END, state = CASE WHEN steps > telling THEN 'waiting' ELSE 'handed' END,"
         " attempts = CASE WHEN steps > telling THEN 0 ELSE attempts + 1 END,"
         " not_before = CASE WHEN steps > telling THEN 0 ELSE ? END,"
-        f" claimed_until = 0, reason = '' WHERE webhook = ? AND item {among}"
+        f" claimed_until = 0, reason = '' WHERE webhook = ? AND item {membership}"
         " AND state = 'waiting' AND claimed_until = ? RETURNING item",
         *(now, webhook, *items, claimed_until),
     )
@@ -409,15 +413,15 @@ def _record_failure(db: Db, end: PostResult) -> str:
     post, result, now = end.post, end.result, end.now
     webhook, attempts = post.webhook.id, post.delivery.attempts + 1
     schedule = SOS_SCHEDULE if post.delivery.urgent else SCHEDULE
-    asked = min(result.retry_after, RETRY_AFTER_MAX_S)
+    asked_pause = min(result.retry_after, RETRY_AFTER_MAX_S)
     wait = compute_delay(
-        attempts, schedule=schedule, retry_after=asked, random_share=random.random()
+        attempts, schedule=schedule, retry_after=asked_pause, random_share=random.random()
     )
-    gone = result.outcome is HandoverOutcome.GONE
+    is_gone = result.outcome is HandoverOutcome.GONE
     # A failed probe does not count as an attempt, so the last attempt for the item is still made
     # when it is due.
     last = wait is None and not post.is_early
-    dead = (last or result.outcome is HandoverOutcome.REFUSED) and not gone
+    dead = (last or result.outcome is HandoverOutcome.REFUSED) and not is_gone
     release_claims(db, end.not_made)
     change: str
     values: list[str | float]
@@ -432,15 +436,15 @@ def _record_failure(db: Db, end: PostResult) -> str:
         # A failed probe does not delay the next attempt for the item, unless the receiver asks for
         # a longer wait.
         change = "not_before = CASE WHEN not_before < ? THEN ? ELSE not_before END"
-        values = [now + asked, now + asked]
+        values = [now + asked_pause, now + asked_pause]
     else:
         change = "state = ?, attempts = ?, not_before = ?"
         values = ["dead" if dead else "waiting", attempts, now + (wait or 0.0)]
-    among, items = make_membership(db, post.items)
+    membership, items = make_membership(db, post.items)
     db.announce("webhooks")
     if not db.execute(
         f"UPDATE webhook_delivery SET {change}, claimed_until = 0, reason = ? WHERE webhook = ?"
-        f" AND item {among} AND state = 'waiting' AND claimed_until = ? RETURNING item",
+        f" AND item {membership} AND state = 'waiting' AND claimed_until = ? RETURNING item",
         *(*values, result.reason, webhook, *items, post.claimed_until),
     ):
         return ""
@@ -449,9 +453,9 @@ def _record_failure(db: Db, end: PostResult) -> str:
         " quiet_until = CASE WHEN quiet_until < ? THEN ? ELSE quiet_until END,"
         " reason = CASE WHEN disabled IS NULL THEN ? ELSE reason END WHERE id = ?"
         " RETURNING failing_since",
-        *(now, now + asked, now + asked, result.reason, webhook),
+        *(now, now + asked_pause, now + asked_pause, result.reason, webhook),
     )
-    if gone or (now - since >= DISABLE_AFTER_S and attempts >= TRIES_MIN):
+    if is_gone or (now - since >= DISABLE_AFTER_S and attempts >= TRIES_MIN):
         return _disable(db, webhook, result.reason, now)
     if dead:
         # Log the item's id, because an escalation is sent under another id.
@@ -475,9 +479,9 @@ def _record_failure(db: Db, end: PostResult) -> str:
 def release_claims(db: Db, posts: Sequence[WebhookPost]) -> None:
     """Release the claims of requests that this process does not send now."""
     for post in posts:
-        among, items = make_membership(db, post.items)
+        membership, items = make_membership(db, post.items)
         db.execute(
-            f"UPDATE webhook_delivery SET claimed_until = 0 WHERE webhook = ? AND item {among}"
+            f"UPDATE webhook_delivery SET claimed_until = 0 WHERE webhook = ? AND item {membership}"
             " AND state = 'waiting' AND claimed_until = ?",
             *(post.webhook.id, *items, post.claimed_until),
         )

@@ -105,10 +105,10 @@ class Flows:
         # The webhook with the fewest runs comes first, so that no webhook waits too long.
         for webhook in sorted(by_webhook, key=self._count_under_way):
             ready_lanes, next_due = self._choose_lanes(webhook, by_webhook[webhook], now, failing)
-            urgent = [lane for lane in ready_lanes if lane.sos]
+            urgent_lanes = [lane for lane in ready_lanes if lane.sos]
             others = [lane for lane in ready_lanes if not lane.sos][: max(free, 0)]
             free -= len(others)
-            chosen += urgent + others
+            chosen += urgent_lanes + others
             soonest = min(soonest, next_due)
         return sorted(chosen, key=lambda lane: not lane.sos), soonest
 
@@ -125,24 +125,24 @@ class Flows:
         flow = self.get_flow(webhook)
         open_ = [lane for lane in lanes if lane.claimed_until <= now]
         due = [lane for lane in open_ if lane.not_before <= now]
-        urgent = sorted((lane for lane in due if lane.sos), key=lambda lane: lane.attempts)
-        urgent = urgent[: max(SOS_RUNS_MAX - flow.sos_under_way, 0)]
-        later = min((at for lane in lanes if (at := _compute_time(lane)) > now), default=inf)
+        urgent_lanes = sorted((lane for lane in due if lane.sos), key=lambda lane: lane.attempts)
+        urgent_lanes = urgent_lanes[: max(SOS_RUNS_MAX - flow.sos_under_way, 0)]
+        next_time = min((at for lane in lanes if (at := _compute_time(lane)) > now), default=inf)
         if not flow.down:
             own = [lane for lane in due if not lane.sos][: max(flow.width - flow.under_way, 0)]
-            return urgent + own, later
+            return urgent_lanes + own, next_time
         probe_at = max(flow.probe_at, failing.get(webhook, 0.0))
         if flow.under_way:
-            return urgent, later
+            return urgent_lanes, next_time
         if probe_at > now:
-            return urgent, min(later, probe_at)
+            return urgent_lanes, min(next_time, probe_at)
         # An escalation that was never tried waits until it is due.
         may = [lane for lane in open_ if lane.not_before <= now or lane.attempts]
         may.sort(key=lambda lane: (lane.not_before, lane.item))
         probes = [lane for lane in may if not lane.sos][:1]
-        if not urgent and not flow.sos_under_way:
-            urgent = [lane for lane in may if lane.sos][:1]
-        return urgent + probes, later
+        if not urgent_lanes and not flow.sos_under_way:
+            urgent_lanes = [lane for lane in may if lane.sos][:1]
+        return urgent_lanes + probes, next_time
 
 
 def _compute_time(lane: Lane) -> float:

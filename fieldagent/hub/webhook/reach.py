@@ -72,9 +72,9 @@ def open_public(allowed_networks: Sequence[Network] = ()) -> Opener:
         addresses = list(dict.fromkeys(str(entry[4][0]) for entry in entries))
         for address in addresses:
             if not is_public(address, allowed_networks):
-                named = host if host == address else f"{host} ({address})"
+                server_name = host if host == address else f"{host} ({address})"
                 raise RequestFailed(
-                    f"{named} is not a public address: allow private networks with"
+                    f"{server_name} is not a public address: allow private networks with"
                     " webhook-allow in the hub's settings"
                 )
         return await _connect_to_first(addresses, port)

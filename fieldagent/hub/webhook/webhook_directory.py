@@ -63,21 +63,21 @@ def make_webhook(
     """Return a new webhook that can be tested and added. If `secret` is empty, the webhook gets a
     new secret. Raises WrongProperty.
     """
-    where = read_url(url)
-    if not _VISIBLE.fullmatch(where) or urlsplit(where).username is not None:
+    checked_url = read_url(url)
+    if not _VISIBLE.fullmatch(checked_url) or urlsplit(checked_url).username is not None:
         raise WrongProperty("must be a URL of visible ASCII, without a user or password in it")
     if after and steps:
         raise WrongProperty(
             "cannot be both for unanswered SOS only and for each item's steps: add two webhooks"
         )
     signing = () if unsigned and not secret.strip() else read_or_make_secrets(secret)
-    return Webhook(0, where, signing, username, password, headers, None, after, batch, steps)
+    return Webhook(0, checked_url, signing, username, password, headers, None, after, batch, steps)
 
 
 def read_or_make_secrets(text: str = "") -> tuple[str, ...]:
     """Return the secrets in `text`, or a new secret if `text` is empty. Raises WrongProperty."""
-    made = f"{PREFIX}{base64.b64encode(secrets.token_bytes(32)).decode()}"
-    return read_secrets(text) or (made,)
+    new_secret = f"{PREFIX}{base64.b64encode(secrets.token_bytes(32)).decode()}"
+    return read_secrets(text) or (new_secret,)
 
 
 def add_webhook(
@@ -187,8 +187,8 @@ def sign_with(
     workspace does not have the webhook.
     """
     before = find_webhook(db, workspace, webhook).secrets
-    kept = () if only else tuple(each for each in before[:1] if each not in signing)
-    text = " ".join((*signing, *kept))
+    kept_secrets = () if only else tuple(each for each in before[:1] if each not in signing)
+    text = " ".join((*signing, *kept_secrets))
     db.execute("UPDATE webhook SET secrets = ? WHERE id = ?", text, webhook)
     write_line(db, workspace, actor, "webhook secret", str(webhook), now)
 
@@ -197,8 +197,8 @@ def remove_webhook(
     db: Db, workspace: int, webhook: int, *, now: float, actor: str = ADMINISTRATION
 ) -> None:
     """Remove a webhook and its waiting requests."""
-    gone = "DELETE FROM webhook WHERE id = ? AND workspace = ? RETURNING id"
-    _check_one(db.execute(gone, webhook, workspace), webhook)
+    delete_query = "DELETE FROM webhook WHERE id = ? AND workspace = ? RETURNING id"
+    _check_one(db.execute(delete_query, webhook, workspace), webhook)
     write_line(db, workspace, actor, "webhook remove", str(webhook), now)
 
 
@@ -231,8 +231,8 @@ def list_dead_letters(
     if len(letters) <= limit:
         return [row for _, row in letters], None
     last = letters[limit - 1][0]
-    shown = [row for item, row in letters if item >= last]
-    return shown, last if len(shown) < len(letters) else None
+    shown_letters = [row for item, row in letters if item >= last]
+    return shown_letters, last if len(shown_letters) < len(letters) else None
 
 
 def replay_dead_letters(
@@ -241,10 +241,12 @@ def replay_dead_letters(
     """Send the dead letters of an item again, or all dead letters if `request_id` is None. Return
     the number of requests.
     """
-    one = "" if request_id is None else " AND item = (SELECT id FROM item WHERE request_id = ?)"
+    one_item = (
+        "" if request_id is None else " AND item = (SELECT id FROM item WHERE request_id = ?)"
+    )
     rows = db.execute(
         "UPDATE webhook_delivery SET state = 'waiting', attempts = 0, not_before = 0"
-        f" WHERE state = 'dead' AND webhook IN ({_OF_WORKSPACE}){one} RETURNING item",
+        f" WHERE state = 'dead' AND webhook IN ({_OF_WORKSPACE}){one_item} RETURNING item",
         workspace,
         *([] if request_id is None else [request_id]),
     )

@@ -92,7 +92,10 @@ class _Posts:
 
     async def begin_runs(self, nursery: trio.Nursery) -> None:
         while True:
-            news, written = self.store.get_event("webhooks"), self.store.get_event(ANY_WRITE_TOPIC)
+            news, any_write = (
+                self.store.get_event("webhooks"),
+                self.store.get_event(ANY_WRITE_TOPIC),
+            )
             self.pause = trio.CancelScope()
             soonest = 0.0
             runs: list[tuple[WebhookPost, ...]] = []
@@ -102,7 +105,7 @@ class _Posts:
                 self.count(posts[0], 1)
                 nursery.start_soon(waits.run_to_the_end, partial(self.carry_out, posts))
             with self.pause:
-                await idle.wait_until_due(written, soonest - self.clock(), news=news)
+                await idle.wait_until_due(any_write, soonest - self.clock(), news=news)
 
     async def due(self) -> tuple[float, list[tuple[WebhookPost, ...]]]:
         """Return the time when the next request is due, and the runs that this process has
@@ -135,14 +138,14 @@ class _Posts:
             async with trio.open_nursery() as nursery:
                 for at, each in enumerate(posts):
                     result = await self.post_one(each)
-                    taken = result.outcome is HandoverOutcome.HANDED
-                    left = posts[at + 1 :]
-                    end = self.record_result(each, result, () if taken else left)
+                    is_taken = result.outcome is HandoverOutcome.HANDED
+                    remaining_posts = posts[at + 1 :]
+                    end = self.record_result(each, result, () if is_taken else remaining_posts)
                     nursery.start_soon(self.write_down, end)
-                    if not taken:
+                    if not is_taken:
                         break
-                    if left and (self.stopping or trio.current_time() > until):
-                        nursery.start_soon(self.release_posts, left)
+                    if remaining_posts and (self.stopping or trio.current_time() > until):
+                        nursery.start_soon(self.release_posts, remaining_posts)
                         break
         finally:
             self.count(posts[0], -1)
@@ -176,7 +179,7 @@ class _Posts:
         await persist(self.store, lambda db: release_claims(db, unsent_posts))
 
     async def post_one(self, webhook_post: WebhookPost) -> HandoverResult:
-        webhook, began = webhook_post.webhook, trio.current_time()
+        webhook, started_at = webhook_post.webhook, trio.current_time()
         try:
             result = await post(
                 webhook.url,
@@ -193,7 +196,7 @@ class _Posts:
             self.note_fault(error, f"a post to webhook {webhook.id}")
             reason = f"the post failed in the hub; see its log: {describe_error(error)}"
             result = HandoverResult(HandoverOutcome.FAILED, reason)
-        self.note_post(webhook_post, result, trio.current_time() - began)
+        self.note_post(webhook_post, result, trio.current_time() - started_at)
         return result
 
 

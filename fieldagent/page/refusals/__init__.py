@@ -57,7 +57,7 @@ def read_common_catalogue(language: str, *packages: str) -> Mapping[str, str]:
     """Return the translations of common errors and of the errors of `packages`, by their English
     form.
     """
-    found: dict[str, str] = {}
+    catalogue: dict[str, str] = {}
     for package in (__name__, *packages):
-        found |= read_catalogue(package, language)
-    return found
+        catalogue |= read_catalogue(package, language)
+    return catalogue

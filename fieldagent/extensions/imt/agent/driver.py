@@ -197,8 +197,8 @@ class ImtDriver:
     def _show(self) -> None:
         ends = partial(self.pace.rest.compute_end, self.modem.facts.service)
         self.link.next_look, self.link.next_urgent = ends(), ends(urgent=True)
-        if trouble := self.modem.facts.describe_trouble():
-            self.link.state, self.link.reason = LinkState.FAULT, trouble
+        if fault := self.modem.facts.describe_trouble():
+            self.link.state, self.link.reason = LinkState.FAULT, fault
             return
         if self.modem.facts.topic is None:
             self.link.state = LinkState.NO_SERVICE
@@ -207,12 +207,12 @@ class ImtDriver:
                 " takes 10 to 30 minutes under the open sky; see imt-topic"
             )
             return
-        away = self.modem.facts.service is False
-        self.link.state = LinkState.NO_SERVICE if away else LinkState.READY
-        held = self.outbox.describe_hold()
-        if held and held != self.link.reason:
-            log.warning("%s", held)
-        self.link.reason = held
+        is_out_of_service = self.modem.facts.service is False
+        self.link.state = LinkState.NO_SERVICE if is_out_of_service else LinkState.READY
+        hold = self.outbox.describe_hold()
+        if hold and hold != self.link.reason:
+            log.warning("%s", hold)
+        self.link.reason = hold
 
     # Methods that wait for the next task.
 
@@ -297,13 +297,13 @@ class ImtDriver:
         await self.outbox.record_intent(
             transmission, modem=self.modem.facts.imei, at_modem=outgoing.key.pack()
         )
-        urgent = transmission.urgent
+        is_urgent = transmission.urgent
         await self._wait(SEGMENTS_MAX_S, partial(self.modem.wait_until_given, outgoing))
         if outgoing.message.last_given:
-            await self._wait_until_ended(outgoing.key, urgent=urgent)
+            await self._wait_until_ended(outgoing.key, urgent=is_urgent)
         if outgoing.status is not None:
             return messages.find_mo_status(outgoing.status)
-        sos = not urgent and await self._is_urgent_waiting()
+        sos = not is_urgent and await self._is_urgent_waiting()
         log.info("message %d is given up%s", outgoing.key.id, ": an SOS waits" if sos else "")
         status = await self._cancel_message(outgoing.key)
         # The driver gave up the message for an SOS, not because of the link, so no pause follows.
@@ -318,8 +318,8 @@ class ImtDriver:
             events.append(partial(self.outbox.wait_until_ready, urgent=True))
         ends = trio.current_time() + (SOS_TRANSIT_MAX if urgent else TRANSIT_MAX_S)
         idle = 0
-        while idle < IDLE_CHECKS and (left := ends - trio.current_time()) > 0:
-            if await self._wait(min(compute_next_look(), left), *events):
+        while idle < IDLE_CHECKS and (seconds_left := ends - trio.current_time()) > 0:
+            if await self._wait(min(compute_next_look(), seconds_left), *events):
                 return
             await self.modem.query_state()
             idle = idle + 1 if self.modem.facts.active is False else 0

@@ -60,8 +60,8 @@ def check(port: str, baud: int | None, settings: Mapping[str, Any]) -> list[Find
             async with open_modem(
                 port, await speed.find_speed(port), ChannelLink(), mail, topic
             ) as modem:
-                words = speed.describe_unusual_speed()
-                notes = [Finding(True, f"{port}: it {words}")] if words else []
+                speed_report = speed.describe_unusual_speed()
+                notes = [Finding(True, f"{port}: it {speed_report}")] if speed_report else []
                 return [*_report(port, modem), *notes, *_find_lost_mail(port, mail)]
         return [Finding(False, f"{port}: the modem does not answer within {CHECK_TIMEOUT_S:g} s")]
 
@@ -75,30 +75,30 @@ def check(port: str, baud: int | None, settings: Mapping[str, Any]) -> list[Find
 
 def _report(port: str, modem: ImtModem) -> list[Finding]:
     findings = [Finding(True, f"{port}: modem {modem.facts.imei} answers")]
-    if trouble := modem.facts.describe_trouble():
-        findings.append(Finding(False, f"{port}: {trouble}"))
+    if fault := modem.facts.describe_trouble():
+        findings.append(Finding(False, f"{port}: {fault}"))
     bars = modem.link.signal or 0
     hint = "" if modem.facts.service else "; under the open sky it should see more"
     findings.append(Finding(True, f"{port}: signal {bars} of 5{hint}"))
     if modem.facts.topic is None:
-        what = (
+        device_kind = (
             f"does not know the topic {modem.topic_name}: a new SIM or plan takes 10 to 30 minutes"
             " under the open sky; see imt-topic"
         )
     else:
-        what = f"may use the topic {modem.facts.topic.name} ({modem.facts.topic.id})"
-    findings.append(Finding(modem.facts.topic is not None, f"{port}: the modem {what}"))
+        device_kind = f"may use the topic {modem.facts.topic.name} ({modem.facts.topic.id})"
+    findings.append(Finding(modem.facts.topic is not None, f"{port}: the modem {device_kind}"))
     return findings
 
 
 def _find_lost_mail(port: str, mail: Mailbag) -> list[Finding]:
     if not mail:
         return []
-    what = (
+    lost_text = (
         f"{port}: a message arrived from the network during the check, and is lost: have it"
         " sent again"
     )
-    return [Finding(False, what)]
+    return [Finding(False, lost_text)]
 
 
 MODEM = SatelliteModem(

@@ -107,8 +107,8 @@ class ModemFacts:
         if self.sim is not None and not self.sim.present:
             return "the modem finds no SIM: insert the SIM, or activate it in the account"
         if self.state is not None and self.state.state != messages.ACTIVE:
-            why = messages.STATE_REASONS.get(self.state.reason, f"reason {self.state.reason}")
-            return f"the modem is {self.state.state}: {why}"
+            reason = messages.STATE_REASONS.get(self.state.reason, f"reason {self.state.reason}")
+            return f"the modem is {self.state.state}: {reason}"
         return ""
 
 
@@ -343,12 +343,14 @@ class ImtModem:
             try:
                 line = await self.request_answer(jspr.encode_get("apiVersion"))
             except ImtSilent as silence:
-                why = silence
+                silence_reason = silence
                 continue
             if line.code == jspr.DONE:
                 return line
-            why = ImtSilent(f"the modem does not report its API: {line.describe_refusal()}")
-        raise why
+            silence_reason = ImtSilent(
+                f"the modem does not report its API: {line.describe_refusal()}"
+            )
+        raise silence_reason
 
     async def _require(self, request: bytes) -> None:
         line = await self.request_answer(request)

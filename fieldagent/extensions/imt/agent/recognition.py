@@ -53,8 +53,8 @@ async def read_report(line: DeviceLine) -> DeviceReport:
         with suppress(RemoteProtocolError):
             newest = ".".join(map(str, messages.find_newest_version(answer).values()))
     spoken = f", JSPR {newest}" if newest else ""
-    what = f"satellite modem of IMT, such as a 9704{spoken}"
-    return DeviceReport(what, facts={"jspr": newest or None})
+    device_kind = f"satellite modem of IMT, such as a 9704{spoken}"
+    return DeviceReport(device_kind, facts={"jspr": newest or None})
 
 
 RECOGNITION = Recognition(

@@ -15,21 +15,21 @@ def mask(records: Sequence[TraceRecord]) -> list[TraceRecord]:
     `A`. If a message to the host has a wrong CRC, its replacement ends with a one.
     """
     copies = list(records)
-    for way in (SENT, CAME):
-        places = [at for at, each in enumerate(records) if each.direction == way]
-        whole = b"".join(records[at].data for at in places)
+    for direction in (SENT, CAME):
+        places = [at for at, each in enumerate(records) if each.direction == direction]
+        joined = b"".join(records[at].data for at in places)
         # The type of a line is unknown if its beginning is no longer in the trace.
-        whole = re.sub(rb"\A(?!GET |PUT |[2-5][0-9]{2} )[^\r]*", _mask_text, whole)
-        shown = bytearray(re.sub(rb'("data":\s*")([A-Za-z0-9+/]*)', _mask_base64, whole))
-        for end in _find_ends_of_garbled(whole) if way == CAME else ():
-            padding = whole[end : end + 2].count(b"=")
-            shown[end - 1] = b"BEQ"[padding]
-        whole = bytes(shown)
-        begins = 0
+        joined = re.sub(rb"\A(?!GET |PUT |[2-5][0-9]{2} )[^\r]*", _mask_text, joined)
+        masked = bytearray(re.sub(rb'("data":\s*")([A-Za-z0-9+/]*)', _mask_base64, joined))
+        for end in _find_ends_of_garbled(joined) if direction == CAME else ():
+            padding = joined[end : end + 2].count(b"=")
+            masked[end - 1] = b"BEQ"[padding]
+        joined = bytes(masked)
+        start = 0
         for at in places:
-            ends = begins + len(records[at].data)
-            copies[at] = records[at]._replace(data=whole[begins:ends])
-            begins = ends
+            ends = start + len(records[at].data)
+            copies[at] = records[at]._replace(data=joined[start:ends])
+            start = ends
     return copies
 
 
@@ -41,7 +41,7 @@ def _find_ends_of_garbled(whole: bytes) -> list[int]:
     ends: dict[messages.MessageKey, tuple[int, int]] = {}
     end = 0
     for raw in whole.split(b"\r")[:-1]:
-        begin, end = end, end + len(raw) + 1
+        start, end = end, end + len(raw) + 1
         head = re.search(rb"299 messageTerminate(?:Segment|Status) \{", raw)
         if head is None or not raw.endswith(b"}"):
             continue
@@ -57,7 +57,7 @@ def _find_ends_of_garbled(whole: bytes) -> list[int]:
             assembly.add(event)
             data = re.search(rb'"data":\s*"[A-Za-z0-9+/]*', text)
             if data is not None:
-                place = (event.start, begin + head.start() + data.end())
+                place = (event.start, start + head.start() + data.end())
                 ends[event.key] = max(ends.get(event.key, place), place)
         elif isinstance(event, messages.MtEnded):
             message = assembly.finish_message(event)

@@ -143,20 +143,20 @@ class Cloudloop:
                 deadline=DEADLINE_S,
                 max_body=ANSWER_BYTES + 1,
             )
-        words = reply.body[: lingo.ERROR_CHARACTERS_MAX * 4].decode("utf-8", "replace")
+        error_text = reply.body[: lingo.ERROR_CHARACTERS_MAX * 4].decode("utf-8", "replace")
         if len(reply.body) > ANSWER_BYTES:
             raise _AnswerTooLong(f"{name} was answered with more than {ANSWER_BYTES >> 20} MiB")
         if reply.status >= 500:
             raise RequestFailed(f"{name} was answered with {reply.status}")
         if reply.status >= 400:
-            raise _Refused(402 if _CREDIT.search(words) else reply.status, words)
+            raise _Refused(402 if _CREDIT.search(error_text) else reply.status, error_text)
         try:
             answer = json.loads(reply.body)
         except ValueError:
             raise RequestFailed(f"the answer to {name} is not JSON") from None
         if isinstance(answer, dict) and answer.get("error"):
-            words = str(answer["error"])
-            raise _Refused(402 if _CREDIT.search(words) else 400, words)
+            error_text = str(answer["error"])
+            raise _Refused(402 if _CREDIT.search(error_text) else 400, error_text)
         return answer
 
     async def send(
@@ -173,8 +173,8 @@ class Cloudloop:
         kind = modem.kind or lingo.SBD
         try:
             # Cloudloop may have accepted the previous call, although it did not respond.
-            if modem.tries and (known := await self._find_taken(modem, body)):
-                return Verdict(Outcome.SENT, id=known)
+            if modem.tries and (known_message := await self._find_taken(modem, body)):
+                return Verdict(Outcome.SENT, id=known_message)
             name, members = lingo.make_mt_request(modem.address, kind, body, self._topic, priority)
             answer = await self.call(name, **members)
         except _Refused as refusal:
@@ -191,8 +191,8 @@ class Cloudloop:
         call with them. Return an empty text if there is none.
         """
         for record in await self.list_records(modem.since - 60.0, inf):
-            same = record.size == len(body) and record.start == body[: len(record.start)]
-            if record.outgoing and record.thing == modem.address and same and record.start:
+            is_same = record.size == len(body) and record.start == body[: len(record.start)]
+            if record.outgoing and record.thing == modem.address and is_same and record.start:
                 return record.id
         return ""
 
@@ -241,10 +241,10 @@ class _Refused(Exception):
 
     def make_failure(self) -> Failure:
         """Return the failure with its cause and scope."""
-        known = CLOUDLOOP.get(self.status)
-        words = str(self)[: lingo.ERROR_CHARACTERS_MAX]
-        return known or Failure(
-            str(self.status), Scope.MESSAGE, f"Cloudloop reports: {words}", FIXED_CAUSE_RETRY_S
+        known_error = CLOUDLOOP.get(self.status)
+        error_text = str(self)[: lingo.ERROR_CHARACTERS_MAX]
+        return known_error or Failure(
+            str(self.status), Scope.MESSAGE, f"Cloudloop reports: {error_text}", FIXED_CAUSE_RETRY_S
         )
 
 
@@ -262,8 +262,8 @@ class _Webhook:
     async def judge(self, head: Request) -> str:
         """Reject unknown callers from the head of the request, before the body is read."""
         secret = head.path.rpartition("/")[2].encode()
-        known = [hmac.compare_digest(secret, each) for each in self._secrets]
-        if not any(known):
+        matches = [hmac.compare_digest(secret, each) for each in self._secrets]
+        if not any(matches):
             raise Problem(404, "not found")
         return "cloudloop"
 
@@ -291,8 +291,8 @@ async def store_lingo(message: lingo.Lingo, topic: str, host: OperatorHost) -> N
         fault = f"it arrived over the topic {message.topic}, but cloudloop-topic is {topic}"
     await host.book.store_modem(message.imei, message.kind, message.thing)
     if message.body:
-        where = None if message.location is None else Estimate(*message.location)
-        await host.take_in(message.imei, message.body, where, unusable=fault)
+        estimate = None if message.location is None else Estimate(*message.location)
+        await host.take_in(message.imei, message.body, estimate, unusable=fault)
     await host.note_session(message.imei, fetched=False)
     if message.id:
         await host.count_session(message.imei, message.id, len(message.body))
@@ -343,17 +343,17 @@ class _Fetch:
         await self._update_states()
 
     async def _fetch_balance(self) -> None:
-        left = await self._api.fetch_balance(self._host.clock())
-        await self._book.record_balance(left, below=self._balance_below)
+        balance = await self._api.fetch_balance(self._host.clock())
+        await self._book.record_balance(balance, below=self._balance_below)
 
     async def _fetch_missed(self) -> None:
         now = self._host.clock()
-        known = await self._book.read_fetched()
+        fetched = await self._book.read_fetched()
         # If a clock was fast once, the next fetch must not wait until that time.
         since = (
             now - MARGIN_S
-            if known is None
-            else max(min(known, now) - MARGIN_S, now - CATCH_UP_MAX_S)
+            if fetched is None
+            else max(min(fetched, now) - MARGIN_S, now - CATCH_UP_MAX_S)
         )
         while since < now:
             until = min(now, since + SLICE_S)
@@ -439,10 +439,10 @@ def _listen(settings: Own) -> MoListener | None:
     poll = settings["cloudloop-poll"]
     if api is None:
         return None
-    every = float(poll) if poll else CATCH_UP_S
+    poll_interval = float(poll) if poll else CATCH_UP_S
 
     async def serve(sockets: Sequence[socket.socket], host: OperatorHost) -> None:
-        await _Fetch(api, host, every, settings["cloudloop-balance-below"]).run()
+        await _Fetch(api, host, poll_interval, settings["cloudloop-balance-below"]).run()
 
     return MoListener((), serve)
 

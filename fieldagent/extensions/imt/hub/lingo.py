@@ -144,11 +144,11 @@ def parse_records(document: object) -> list[Record]:
     """Return the messages in a GetMessageRecords response that can be decoded, oldest first. Raises
     RemoteProtocolError.
     """
-    listed = document.get("messageRecords") if isinstance(document, dict) else None
-    if not isinstance(listed, list):
+    message_records = document.get("messageRecords") if isinstance(document, dict) else None
+    if not isinstance(message_records, list):
         raise RemoteProtocolError("the answer has no messageRecords")
     records = []
-    for each in listed:
+    for each in message_records:
         try:
             records.append(_read_record(each))
         except (ValueError, TypeError, KeyError, OverflowError):
@@ -177,15 +177,19 @@ def parse_balance(document: object) -> dict[str, float]:
 
     Raises RemoteProtocolError.
     """
-    listed = document.get("summary") if isinstance(document, dict) else None
-    if not isinstance(listed, list):
+    summary = document.get("summary") if isinstance(document, dict) else None
+    if not isinstance(summary, list):
         raise RemoteProtocolError("the answer has no summary")
     balances = {}
-    for each in listed:
-        left = each.get("remaining") if isinstance(each, dict) else None
-        if isinstance(left, int | float) and not isinstance(left, bool) and abs(left) < LEFT_MAX:
+    for each in summary:
+        remaining = each.get("remaining") if isinstance(each, dict) else None
+        if (
+            isinstance(remaining, int | float)
+            and not isinstance(remaining, bool)
+            and abs(remaining) < LEFT_MAX
+        ):
             balances[str(each.get("plan") or "a plan without a name")[:ERROR_CHARACTERS_MAX]] = (
-                float(left)
+                float(remaining)
             )
     return balances
 

@@ -79,7 +79,7 @@ class DrillDesk:
             "SELECT id, state, seen FROM sos WHERE workspace = ? AND state <> 'closed' ORDER BY id",
             self._workspace,
         )
-        for id_, state, seen in rows:
+        for id_, state, is_seen in rows:
             incident = sos.find_incident(db, self._workspace, id_)
             assert incident is not None
             if state == "open":
@@ -87,7 +87,7 @@ class DrillDesk:
                 wait = self._random.expovariate(1 / mean)
                 if self._looks_at.setdefault(id_, now + wait) <= now:
                     sos_desk.acknowledge(db, incident, member, "", now)
-            elif seen is not None and now - seen > CLOSED_AFTER_S:
+            elif is_seen is not None and now - is_seen > CLOSED_AFTER_S:
                 sos_desk.close_incident(db, incident, member, "", now)
                 self._looks_at.pop(id_, None)
 
@@ -99,17 +99,17 @@ class DrillDesk:
                     nursery.start_soon(self._write, place, until, kits)
 
     async def _write(self, place: int, until: float, kits: int) -> None:
-        every = DAY_S / self._plans[place].messages_per_day / kits
-        while (at := trio.current_time() + self._random.expovariate(1 / every)) < until:
+        mean_interval = DAY_S / self._plans[place].messages_per_day / kits
+        while (at := trio.current_time() + self._random.expovariate(1 / mean_interval)) < until:
             await trio.sleep_until(at)
-            to = self._random.randrange(kits) + 1
+            kit_number = self._random.randrange(kits) + 1
             if self._store is not None and place in self._list_awake():
-                now, written = self._clock(), self.written[to]
-                text = f"from the desk to {to}: {len(written) + 1}"
-                written[text] = trio.current_time()
+                now, message_counts = self._clock(), self.written[kit_number]
+                text = f"from the desk to {kit_number}: {len(message_counts) + 1}"
+                message_counts[text] = trio.current_time()
                 posting = Posting(
                     *(self._workspace, self._members[place], Message(text), int(now), 50),
-                    target=to,
+                    target=kit_number,
                     over_satellite=True,
                 )
                 await self._store.commit(partial(_enter, posting, now))

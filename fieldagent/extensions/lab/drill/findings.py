@@ -94,7 +94,7 @@ def find(world: World) -> Findings:
     with closing(_open(Path(world.database))) as hub:
         calls: list[CallForHelp] = []
         sent: list[KitMessage] = []
-        written: list[DeskMessage] = []
+        messages: list[DeskMessage] = []
         bills: list[Bill] = []
         # A kit that never had power has no journal.
         kits = [kit for kit in world.kits if (kit.home / "journal.sqlite3").exists()]
@@ -103,14 +103,14 @@ def find(world: World) -> Findings:
                 _check(kit, journal, hub)
                 calls += _find_calls(kit, journal, hub)
                 sent += _find_sent(world, kit, journal, hub)
-                written += _find_written(kit, journal, world.desk.written[kit.number])
+                messages += _find_written(kit, journal, world.desk.written[kit.number])
                 if Channel.SATELLITE in kit.plan.bearers:
                     bills.append(_make_bill(world, kit, journal))
     has_radio = [kit for kit in world.kits if Channel.RADIO in kit.plan.bearers]
     return Findings(
         sorted(calls, key=lambda call: call.raised),
         sent,
-        written,
+        messages,
         bills,
         {kit.plan.name: float(world.air.seconds[kit.number]) for kit in has_radio},
         {kit.plan.name: kit.record.unposted for kit in world.kits if kit.record.unposted},
@@ -129,20 +129,20 @@ def _convert_to_drill_time(moment: Any) -> float | None:
 
 
 def _check(kit: Kit, journal: sqlite3.Connection, hub: sqlite3.Connection) -> None:
-    there = dict(journal.execute("SELECT sequence, status FROM package"))
+    kit_statuses = dict(journal.execute("SELECT sequence, status FROM package"))
     at_hub = Counter(
         number
         for (number,) in hub.execute(
             "SELECT source_sequence FROM item WHERE source_device = ?", (kit.number,)
         )
     )
-    said = journal.execute(
+    hub_rows = journal.execute(
         "SELECT sequence FROM leg WHERE status = 'Delivered' AND channel IN ('Cellular',"
         " 'Satellite') AND sequence NOT IN (SELECT sequence FROM carried)"
     )
-    delivered = {number for (number,) in said}
+    delivered = {number for (number,) in hub_rows}
     for number in kit.record.posted:
-        if number not in there:
+        if number not in kit_statuses:
             raise _make_broken_promise(kit, journal, number, "was accepted and is lost")
         if number in delivered and not at_hub[number]:
             raise _make_broken_promise(
@@ -152,7 +152,7 @@ def _check(kit: Kit, journal: sqlite3.Connection, hub: sqlite3.Connection) -> No
             raise _make_broken_promise(
                 kit, journal, number, f"is at the hub {at_hub[number]} times"
             )
-    strange = at_hub.keys() - there.keys()
+    strange = at_hub.keys() - kit_statuses.keys()
     if strange:
         raise _make_broken_promise(
             kit, journal, min(strange), "is at the hub, but no one posted it"
@@ -181,30 +181,30 @@ def format_clock(at: float) -> str:
 def _find_calls(
     kit: Kit, journal: sqlite3.Connection, hub: sqlite3.Connection
 ) -> list[CallForHelp]:
-    known: dict[int, float] = {}
+    calls_by_number: dict[int, float] = {}
     for body, received in journal.execute("SELECT body, received FROM inbound ORDER BY number"):
         for event in json.loads(body)["payloads"][0]["events"]:
             incident = event.get("incident", {})
             if incident.get("state") in ("seen", "closed"):
-                known.setdefault(incident["number"], received)
+                calls_by_number.setdefault(incident["number"], received)
     calls = []
-    for number, raised in journal.execute("SELECT number, raised FROM incident ORDER BY number"):
+    for number, raised_at in journal.execute("SELECT number, raised FROM incident ORDER BY number"):
         row = hub.execute(
             "SELECT raised, (SELECT min(at) FROM sos_event WHERE sos = sos.id AND event = 'seen')"
             " FROM sos WHERE device = ? AND number = ?",
             (kit.number, number),
         ).fetchone()
-        at_hub, seen = row or (None, None)
-        if number in known and (seen is None or known[number] < seen):
+        at_hub, seen_at = row or (None, None)
+        if number in calls_by_number and (seen_at is None or calls_by_number[number] < seen_at):
             raise _make_broken_promise(
                 kit, journal, number, "is shown as seen, but no one at the desk has it"
             )
         call = CallForHelp(
             kit.plan.name,
-            raised - START,
+            raised_at - START,
             _convert_to_drill_time(at_hub),
-            _convert_to_drill_time(seen),
-            _convert_to_drill_time(known.get(number)),
+            _convert_to_drill_time(seen_at),
+            _convert_to_drill_time(calls_by_number.get(number)),
         )
         calls.append(call)
     return calls
@@ -224,14 +224,16 @@ def _find_sent(
     for number, posted in kit.record.posted.items():
         if posted.sos:
             continue
-        came = _convert_to_drill_time(at_hub.get(number))
+        arrived_at = _convert_to_drill_time(at_hub.get(number))
         position = number in positions
-        replaced = position and came is None and number < newest
-        why = ""
-        if not replaced and (came is None or came - posted.at > world.plan.late):
-            end = world.seconds if came is None else came
-            why = _explain(world, kit, journal, number, (posted.at, end))
-        items.append(KitMessage(kit.plan.name, number, posted.at, came, position, replaced, why))
+        replaced = position and arrived_at is None and number < newest
+        reason = ""
+        if not replaced and (arrived_at is None or arrived_at - posted.at > world.plan.late):
+            end = world.seconds if arrived_at is None else arrived_at
+            reason = _explain(world, kit, journal, number, (posted.at, end))
+        items.append(
+            KitMessage(kit.plan.name, number, posted.at, arrived_at, position, replaced, reason)
+        )
     return items
 
 
@@ -246,8 +248,8 @@ def _explain(
     number: int,
     waited: tuple[float, float],
 ) -> str:
-    begin, end = waited
-    day = int(begin // DAY_S)
+    start, end = waited
+    day = int(start // DAY_S)
     if Channel.SATELLITE in kit.plan.bearers and int(end // DAY_S) > day:
         # If today's credits are sufficient for a message, it is sent on the same day.
         limit = kit.plan.credits_per_day - kit.plan.sos_reserve
@@ -263,10 +265,10 @@ def _explain(
         for name, condition in kit.conditions.items()
         if name == "power" or needs[name] in kit.plan.bearers
     ]
-    away = {each.what: each.compute_outage(begin, end) for each in (*conditions, world.away)}
-    what, seconds = max(away.items(), key=lambda pair: pair[1])
-    if seconds > OUTAGE_SHARE_MIN * (end - begin):
-        return what
+    outages = {each.what: each.compute_outage(start, end) for each in (*conditions, world.away)}
+    longest_cause, seconds = max(outages.items(), key=lambda pair: pair[1])
+    if seconds > OUTAGE_SHARE_MIN * (end - start):
+        return longest_cause
     reasons = journal.execute(
         "SELECT reason FROM leg WHERE sequence = ? AND reason <> ''", (number,)
     ).fetchall()
@@ -280,12 +282,12 @@ def _explain(
 def _find_written(
     kit: Kit, journal: sqlite3.Connection, posted: dict[str, float]
 ) -> list[DeskMessage]:
-    came: dict[str, float] = {}
+    arrivals: dict[str, float] = {}
     for body, received in journal.execute("SELECT body, received FROM inbound ORDER BY number"):
         for event in json.loads(body)["payloads"][0]["events"]:
-            came.setdefault(event.get("content", ""), received)
+            arrivals.setdefault(event.get("content", ""), received)
     return [
-        DeskMessage(kit.plan.name, at, _convert_to_drill_time(came.get(text)))
+        DeskMessage(kit.plan.name, at, _convert_to_drill_time(arrivals.get(text)))
         for text, at in posted.items()
     ]
 

@@ -102,8 +102,8 @@ class Kit:
             "power": ("without power", self.plan.power),
         }
         self.conditions = {
-            name: OutageCondition(what, plan, Random(self.random.getrandbits(32)))
-            for name, (what, plan) in outages.items()
+            name: OutageCondition(cause, plan, Random(self.random.getrandbits(32)))
+            for name, (cause, plan) in outages.items()
         }
         self._power = trio.CancelScope()
 
@@ -188,9 +188,9 @@ class Kit:
             yield f"radio-port={home}/node"
             yield f"radio-station={self.number}"
             yield f"radio-name={plan.name}"
-            over = [each.lower() for each in plan.bearers if each is not Channel.RADIO]
-            if over and "radio-relay" not in plan.settings:
-                yield f"radio-relay={', '.join(sorted(over))}"
+            bearer_names = [each.lower() for each in plan.bearers if each is not Channel.RADIO]
+            if bearer_names and "radio-relay" not in plan.settings:
+                yield f"radio-relay={', '.join(sorted(bearer_names))}"
         for name, value in plan.settings.items():
             yield f"{name}={value}"
 
@@ -248,8 +248,8 @@ class Kit:
                     self._repeat_randomly, self._write, self._compute_writing_interval(), until
                 )
             if self.plan.sos_per_week:
-                every = 7 * DAY_S / self.plan.sos_per_week
-                nursery.start_soon(self._repeat_randomly, self._call_for_help, every, until)
+                mean_interval = 7 * DAY_S / self.plan.sos_per_week
+                nursery.start_soon(self._repeat_randomly, self._call_for_help, mean_interval, until)
             if self.plan.position_every:
                 nursery.start_soon(self._send_positions, until)
 
@@ -301,9 +301,9 @@ class Kit:
         at = trio.current_time()
         # If the power fails during this call, the user gets no confirmation. So the Package is not
         # recorded as posted.
-        standing = await self.agent.parts.intake.accept(read_package(body))
-        self.record.posted[standing.sequence] = PostedPackage(at, body, "priority" in body)
-        self.record.add_line(f"posted {standing.sequence}: {json.dumps(body)[:100]}")
+        package_state = await self.agent.parts.intake.accept(read_package(body))
+        self.record.posted[package_state.sequence] = PostedPackage(at, body, "priority" in body)
+        self.record.add_line(f"posted {package_state.sequence}: {json.dumps(body)[:100]}")
 
 
 def list_faults(supervisor: Supervisor) -> list[str]:

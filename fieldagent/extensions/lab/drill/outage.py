@@ -34,20 +34,20 @@ class OutageCondition:
         """Run the plan of outages until cancelled. When an outage begins, call `on_change` with
         True. When it ends, call `on_change` with False.
         """
-        lost, until = False, self._compute_next(is_lost=True)
+        is_lost, until = False, self._compute_next(is_lost=True)
         while True:
             now = trio.current_time()
             if until <= now:
-                lost = not lost
-                until = now + self._compute_next(is_lost=not lost)
+                is_lost = not is_lost
+                until = now + self._compute_next(is_lost=not is_lost)
             hour = now % DAY_S / HOUR_S
-            away = lost or any(hours.has(hour) for hours in self.plan.hours)
-            if away != self.away:
-                self.away = away
-                self.log.append((now, away))
-                on_change(away)
-            whole = (now // HOUR_S + 1) * HOUR_S if self.plan.hours else until
-            await waits.sleep(min(until, whole) - trio.current_time())
+            is_away = is_lost or any(hours.has(hour) for hours in self.plan.hours)
+            if is_away != self.away:
+                self.away = is_away
+                self.log.append((now, is_away))
+                on_change(is_away)
+            next_hour = (now // HOUR_S + 1) * HOUR_S if self.plan.hours else until
+            await waits.sleep(min(until, next_hour) - trio.current_time())
 
     def _compute_next(self, *, is_lost: bool) -> float:
         """Return the seconds until the next random outage begins, or until the current outage ends
@@ -61,10 +61,10 @@ class OutageCondition:
     def compute_outage(self, begin: float, end: float) -> float:
         """Return the total duration, in seconds, of the outages between two times."""
         total, since = 0.0, None
-        for at, away in [*self.log, (end, False)]:
-            if away and since is None:
+        for at, is_away in [*self.log, (end, False)]:
+            if is_away and since is None:
                 since = at
-            elif not away and since is not None:
+            elif not is_away and since is not None:
                 total += max(0.0, min(at, end) - max(since, begin))
                 since = None
         return total

@@ -177,9 +177,9 @@ def read_plan(values: Mapping[str, Any]) -> DrillPlan:
     ]
     members = table.read_all(_DRILL, table_keys=("kits", "kit", "dispatcher"))
     air = AirPlan() if "air" not in members else members.pop("air")
-    for one, other, _ in air.pairs:
-        if {one, other} - {*names}:
-            raise BadPlan(f"air.pairs: {one} and {other} are not both names of kits")
+    for first, other, _ in air.pairs:
+        if {first, other} - {*names}:
+            raise BadPlan(f"air.pairs: {first} and {other} are not both names of kits")
     defaults = {"name": "a drill", "text": "", "days": 7.0, "late": HOUR_S}
     return DrillPlan(
         **{**defaults, **members}, kits=tuple(kits), dispatchers=tuple(dispatchers), air=air
@@ -324,8 +324,8 @@ def _read_settings(value: Any) -> dict[str, str]:
 def _read_pairs(value: Any) -> tuple[tuple[str, str, float], ...]:
     pairs = []
     for each in value:
-        one, other, *loss = each.split()
-        pairs.append((one, other, float((*loss, "0")[0])))
+        first, other, *loss = each.split()
+        pairs.append((first, other, float((*loss, "0")[0])))
         if len(loss) > 1 or not 0 <= pairs[-1][2] <= 1:
             raise ValueError
     return tuple(pairs)

@@ -85,9 +85,9 @@ def make_figures(run: DrillRun) -> dict[str, str]:
     messages = [each for each in own if not each.is_position]
     times = [each.at_hub - each.at for each in messages if each.at_hub is not None]
     late = [each for each in own if each.why and each.at_hub is not None]
-    lost = [each for each in own if each.at_hub is None]
+    lost_packages = [each for each in own if each.at_hub is None]
     down = [each.on_kit - each.at for each in findings.written if each.on_kit is not None]
-    at_hub, known = (
+    at_hub, known_after = (
         _list_durations(calls, lambda c: c.at_hub),
         _list_durations(calls, lambda c: c.known),
     )
@@ -96,13 +96,13 @@ def make_figures(run: DrillRun) -> dict[str, str]:
         "SOS at the hub": f"{len(at_hub)} of {len(calls)}",
         "– median / worst time": format_typical(at_hub),
         "SOS answered (a person at the desk has it, and the kit knows)": (
-            f"{len(known)} of {len(calls)}"
+            f"{len(known_after)} of {len(calls)}"
         ),
-        "– median / worst time ": format_typical(known),
+        "– median / worst time ": format_typical(known_after),
         "Messages at the hub": f"{len(times)} of {len(messages)}",
         "– median / worst time  ": format_typical(times),
         f"Messages and positions later than {format_span(run.plan.late)}": str(len(late)),
-        "Messages and positions that are not at the hub": str(len(lost)),
+        "Messages and positions that are not at the hub": str(len(lost_packages)),
         "Positions that a newer one replaced": str(len(findings.sent) - len(own)),
         "Messages from the desk, on the disk of their kit": (
             f"{len(down)} of {len(findings.written)}"
@@ -196,8 +196,8 @@ def _format_explanations(findings: Findings) -> list[str]:
     if not reasons:
         return ["## Late or lost\n", "Nothing.\n"]
     rows = [
-        [kit, why, str(count), "not at the hub" if lost else "late"]
-        for (kit, why, lost), count in sorted(reasons.items())
+        [kit, reason, str(count), "not at the hub" if is_lost else "late"]
+        for (kit, reason, is_lost), count in sorted(reasons.items())
     ]
     return [
         "## Late or lost, and why\n",
@@ -228,8 +228,8 @@ def _format_air(run: DrillRun) -> list[str]:
         return []
     seconds = run.plan.days * 86_400
     rows = [
-        [kit, format_span(used), f"{100 * used / seconds:.3f} %"]
-        for kit, used in run.findings.air.items()
+        [kit, format_span(air_time), f"{100 * air_time / seconds:.3f} %"]
+        for kit, air_time in run.findings.air.items()
     ]
     return ["## Air-time\n", _format_table(("kit", "on the air", "of the time"), rows)]
 
@@ -319,11 +319,11 @@ def encode_runs(source: str, runs: Sequence[DrillRun]) -> dict[str, Any]:
 
 def _label_figures(run: DrillRun) -> dict[str, str]:
     """Return the figures by label. The label of a median begins with the label of its figure."""
-    named, before = {}, ""
+    named_figures, before = {}, ""
     for name, value in make_figures(run).items():
         if name.startswith("–"):
             name = f"{before}: {name}"
         else:
             before = name
-        named[name] = value
-    return named
+        named_figures[name] = value
+    return named_figures

@@ -126,8 +126,8 @@ class World:
     def _make_air(self) -> MeasuredAir:
         plan, number = self.plan.air, {kit.plan.name: kit.number for kit in self.kits}
         losses = {}
-        for one, other, loss in plan.pairs:
-            losses[number[one], number[other]] = losses[number[other], number[one]] = loss
+        for first, other, loss in plan.pairs:
+            losses[number[first], number[other]] = losses[number[other], number[first]] = loss
         air = MeasuredAir(
             self._make_chance(),
             Impairments(loss=plan.loss),

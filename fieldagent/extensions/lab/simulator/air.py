@@ -56,19 +56,19 @@ def read_topology(text: str, count: int) -> Losses:
     """
     losses: Losses = {}
     for number, line in enumerate(text.splitlines(), 1):
-        words = line.partition("#")[0].split()
-        one_way = ">" in words
-        named = [word for word in words if word != ">"]
+        line_words = line.partition("#")[0].split()
+        one_way = ">" in line_words
+        stations = [line_word for line_word in line_words if line_word != ">"]
         try:
-            if words:
-                one, other, loss = int(named[0]), int(named[1]), float((*named, "0")[2])
-                if {one, other} - {*range(1, count + 1)} or one == other or not 0 <= loss <= 1:
+            if line_words:
+                first, other, loss = int(stations[0]), int(stations[1]), float((*stations, "0")[2])
+                if {first, other} - {*range(1, count + 1)} or first == other or not 0 <= loss <= 1:
                     raise ValueError
-                if len(named) > 3:
+                if len(stations) > 3:
                     raise ValueError
-                losses[one, other] = loss
+                losses[first, other] = loss
                 if not one_way:
-                    losses[other, one] = loss
+                    losses[other, first] = loss
         except (ValueError, IndexError):
             raise BadTopology(
                 f"line {number}, {line.strip()!r}: two of the nodes 1 to {count}, with > between"
@@ -157,11 +157,11 @@ class SharedAir:
         """
         if self.losses is None:
             self.losses = dict.fromkeys(permutations(self.stations, 2), 0.0)
-        for way in ((one, other), (other, one)):
+        for direction in ((one, other), (other, one)):
             if loss is None:
-                self.losses.pop(way, None)
+                self.losses.pop(direction, None)
             else:
-                self.losses[way] = loss
+                self.losses[direction] = loss
 
     def find_busy_end(self, now: float, listener: int) -> float:
         """Return the time when the transmissions end that a radio notices. If the channel is free,
@@ -195,11 +195,11 @@ class SharedAir:
         # two may have collided.
         earliest = min((flight.begins for flight in self.flights), default=inf)
         self._ended = [flight for flight in self._ended if flight.ends > earliest]
-        heard = []
+        arrived_flights = []
         while self._arrivals and self._arrivals[0].at <= now:
             arrival = heappop(self._arrivals)
-            heard.append((arrival.station, arrival.packet))
-        return heard
+            arrived_flights.append((arrival.station, arrival.packet))
+        return arrived_flights
 
     def _finish_flight(self, flight: _Flight) -> None:
         self.flights.remove(flight)
@@ -223,11 +223,13 @@ class SharedAir:
         copies = 1 + (self.random.random() < self.impairments.duplicates)
         for _ in range(copies):
             packet = self._disturb(flight.packet)
-            way = (flight.station, station)
-            kept = (1 - self.impairments.loss) * (1 - (self.losses or {}).get(way, 0.0))
-            if self.fades is not None and self.fades.is_faded(*way, flight.ends):
+            direction = (flight.station, station)
+            arrival_share = (1 - self.impairments.loss) * (
+                1 - (self.losses or {}).get(direction, 0.0)
+            )
+            if self.fades is not None and self.fades.is_faded(*direction, flight.ends):
                 continue
-            if packet is not None and self.random.random() < kept:
+            if packet is not None and self.random.random() < arrival_share:
                 self._order += 1
                 at = flight.ends + self.random.random() * self.impairments.delay
                 heappush(self._arrivals, _Arrival(at, self._order, station, packet))

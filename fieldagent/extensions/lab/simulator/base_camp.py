@@ -68,12 +68,12 @@ class HomeWriter:
         if not self._introduced:
             entries.insert(0, Entry(ORIGIN, Introduction(HOME_IDENTITY), entry.time))
             self._introduced = True
-        whole = encode(entries, origin=ORIGIN)
+        envelope = encode(entries, origin=ORIGIN)
         capacity = self._mt_bytes - (0 if self._key is None else TAG_BYTES + 1)
-        if len(whole) <= capacity:
+        if len(envelope) <= capacity:
             self._queue_entries(entries)
             return 1
-        fragments = self._sent[self._sequence] = split(whole, capacity)
+        fragments = self._sent[self._sequence] = split(envelope, capacity)
         for fragment in fragments:
             self._queue_entries([Entry(self._sequence, fragment)])
         return len(fragments)
@@ -155,34 +155,34 @@ class BaseCamp:
                 again = format_count(self._writer.repeat(entry.sequence, content), "fragment")
                 self._say(f"   report: to the kit again: {again} of {entry.sequence}")
             elif isinstance(content, Unreadable):
-                known = self._writer.repeat_unreadable(content)
-                what = "sent again" if known else "not known here"
-                self._say(f"   a message of {content.size} bytes could not be read: {what}")
+                is_known = self._writer.repeat_unreadable(content)
+                explanation = "sent again" if is_known else "not known here"
+                self._say(f"   a message of {content.size} bytes could not be read: {explanation}")
             elif isinstance(content, Receipt):
                 self._say(f"   receipt: {entry.sequence} is stored")
             elif isinstance(content, Item):
                 self._read_item(entry, content)
-        for trouble in envelope.not_understood:
-            self._say(f"   {trouble}")
+        for fault in envelope.not_understood:
+            self._say(f"   {fault}")
 
     def _read_item(self, entry: Entry, item: Item) -> None:
-        known = encode([entry])
-        again = " (again)" if known in self._seen else ""
+        entry_bytes = encode([entry])
+        again = " (again)" if entry_bytes in self._seen else ""
         if not again:
-            self._seen.add(known)
+            self._seen.add(entry_bytes)
             self.received.append(item)
-        when = format_timestamp(datetime.fromtimestamp(entry.time, UTC))
+        time_text = format_timestamp(datetime.fromtimestamp(entry.time, UTC))
         text = json.dumps(encode_item(item), ensure_ascii=False)
         sos = " SOS" if entry.sos else ""
-        self._say(f"   {entry.sequence} {when}{sos} {get_kind(item)} {text}{again}")
+        self._say(f"   {entry.sequence} {time_text}{sos} {get_kind(item)} {text}{again}")
 
     def _read_fragment(self, sequence: int, part: Fragment) -> None:
-        what = f"   {sequence} fragment {part.index + 1} of {part.count}"
+        fragment_text = f"   {sequence} fragment {part.index + 1} of {part.count}"
         if self.lose_fragments:
             self.lose_fragments -= 1
-            self._say(f"{what}: lost on the way home")
+            self._say(f"{fragment_text}: lost on the way home")
         else:
-            self._say(what)
+            self._say(fragment_text)
             self._slices.setdefault((sequence, part.count), {})[part.index] = part.payload
         slices = self._slices.get((sequence, part.count), {})
         if len(slices) == part.count:

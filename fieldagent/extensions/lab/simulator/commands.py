@@ -62,9 +62,9 @@ T = TypeVar("T")
 
 def run_line(bench: Bench, line: str) -> str:
     """Run one line and return its output. Raises BadCommand."""
-    said = carry_out(bench, line, COMMANDS)
+    answer = carry_out(bench, line, COMMANDS)
     bench.port.poke()
-    return said
+    return answer
 
 
 def carry_out(
@@ -116,11 +116,11 @@ def _queue_mt_location(bench: HomeSide, rest: str) -> str:
 
 
 def _queue_mt_waypoint(bench: HomeSide, rest: str) -> str:
-    words = rest.split(maxsplit=2)
-    if len(words) != 3:
+    arguments = rest.split(maxsplit=2)
+    if len(arguments) != 3:
         raise BadCommand("mt-waypoint LATITUDE LONGITUDE NAME")
-    latitude, longitude = _read_position(words[:2])
-    return _send(bench, Waypoint(latitude, longitude, words[2], datetime.now(UTC)))
+    latitude, longitude = _read_position(arguments[:2])
+    return _send(bench, Waypoint(latitude, longitude, arguments[2], datetime.now(UTC)))
 
 
 def _queue_mt_data(bench: HomeSide, rest: str) -> str:
@@ -153,7 +153,7 @@ def _queue_mt_raw(bench: HomeSide, rest: str) -> str:
 
 def _read_position(words: list[str]) -> tuple[float, float]:
     try:
-        latitude, longitude = (float(word) for word in words)
+        latitude, longitude = (float(argument) for argument in words)
     except ValueError:
         raise BadCommand("a position is two decimal numbers: 47.3769 8.5417") from None
     if not (abs(latitude) <= 90 and abs(longitude) <= 180):
@@ -171,9 +171,11 @@ def number_in(text: str, low: int, high: int, name: str) -> int:
 
 
 def _set_status(bench: Bench, rest: str) -> str:
-    words = rest.split()
-    delivered, unmoved = "delivered" in words, "unmoved" in words
-    numbers = [word for word in words if word not in ("delivered", "unmoved")] or [""]
+    arguments = rest.split()
+    delivered, unmoved = "delivered" in arguments, "unmoved" in arguments
+    numbers = [argument for argument in arguments if argument not in ("delivered", "unmoved")] or [
+        ""
+    ]
     number = number_in(numbers[0], 0, 65, "an MO status")
     times = number_in(numbers[1], 1, 1000, "times") if len(numbers) > 1 else 1
     sent = find_mo_status(number).verdict is SessionVerdict.SENT
@@ -236,18 +238,18 @@ def _set_baud(bench: Bench, rest: str) -> str:
 
 
 def _hang(bench: Bench, rest: str) -> str:
-    bench.modem.faults.deaf = on = switch_in(rest)
-    return "the modem answers nothing" if on else "the modem answers again"
+    bench.modem.faults.deaf = is_on = switch_in(rest)
+    return "the modem answers nothing" if is_on else "the modem answers again"
 
 
 def _set_echo(bench: Bench, rest: str) -> str:
-    bench.modem.faults.stubborn_echo = on = switch_in(rest)
-    return "the modem echoes all commands" if on else "echo as ATE sets it"
+    bench.modem.faults.stubborn_echo = is_on = switch_in(rest)
+    return "the modem echoes all commands" if is_on else "echo as ATE sets it"
 
 
 def _set_spacing(bench: Bench, rest: str) -> str:
-    bench.modem.faults.odd_spacing = on = switch_in(rest)
-    return "odd spacing" if on else "usual spacing"
+    bench.modem.faults.odd_spacing = is_on = switch_in(rest)
+    return "odd spacing" if is_on else "usual spacing"
 
 
 def switch_in(text: str) -> bool:
@@ -269,8 +271,8 @@ def _get_hub(bench: Bench) -> HubSide:
 
 
 def _set_hub_status(bench: Bench, rest: str) -> str:
-    words = ("0", *map(str, range(-12, 51)))
-    if rest not in words:
+    status_words = ("0", *map(str, range(-12, 51)))
+    if rest not in status_words:
         raise BadCommand(f"a result is a number from -12 to 50, not {rest!r}")
     _get_hub(bench).faults.status = int(rest)
     return f"the next MT request is answered with {rest}"

@@ -130,8 +130,8 @@ class SimulatedCompanion(LoraBoard):
 
     def data_to_send(self) -> bytes:
         """Return the bytes for the host. If the radio is mute, return no bytes and discard them."""
-        said = super().data_to_send()
-        return b"" if self.mute else said
+        data = super().data_to_send()
+        return b"" if self.mute else data
 
     def tick(self, now: float) -> None:
         self._mouth.tick(now)
@@ -183,10 +183,10 @@ class SimulatedCompanion(LoraBoard):
     def _answer_query(self, command: int, body: bytes, now: float) -> bool:
         """Answer a query. Return False if the command is not a query."""
         if command == CompanionCommand.APP_START:
-            known = CompanionSelf(self.key, self.name, ContactType.CHAT, *self.position)
+            self_info = CompanionSelf(self.key, self.name, ContactType.CHAT, *self.position)
             radio = (LORA.frequency // 1000, LORA.bandwidth, LORA.spreading, LORA.coding, 20)
-            known = CompanionSelf(*known[:5], self.adds_by_hand, *radio)
-            self._said += wire.make_frame(wire.encode_self(known), wire.FROM_RADIO)
+            self_info = CompanionSelf(*self_info[:5], self.adds_by_hand, *radio)
+            self._said += wire.make_frame(wire.encode_self(self_info), wire.FROM_RADIO)
         elif command == CompanionCommand.QUERY_DEVICE:
             device = CompanionDevice(8, CONTACTS_MAX, CHANNELS_MAX, "v1.12.simulated", "Simulated")
             self._said += wire.make_frame(wire.encode_device(device), wire.FROM_RADIO)
@@ -235,12 +235,12 @@ class SimulatedCompanion(LoraBoard):
         key = body[: wire.KEY_BYTES]
         missing = None if key in self.contacts else CompanionError.NOT_FOUND
         if command == CompanionCommand.SET_TIME:
-            wanted = wire.decode_number(body)
+            wanted_number = wire.decode_number(body)
             # The clock never goes backwards. Otherwise other radios would treat the radio's
             # messages as duplicates.
-            backwards = wanted < self.read_time(now)
+            backwards = wanted_number < self.read_time(now)
             if not backwards:
-                self._clock, self._clock_at = wanted, now
+                self._clock, self._clock_at = wanted_number, now
             self._answer_done(CompanionError.ILLEGAL if backwards else None)
         elif command == CompanionCommand.SET_NAME:
             self.name = body[:NAME_MAX].decode("utf-8", "ignore")
@@ -269,8 +269,8 @@ class SimulatedCompanion(LoraBoard):
 
     def _send_text(self, body: bytes, now: float) -> None:
         """Send a text to a contact. Raises RemoteProtocolError."""
-        to, text, time, attempt = wire.decode_send_text(body)
-        contact = self.contacts.find_contact(to)
+        recipient, text, time, attempt = wire.decode_send_text(body)
+        contact = self.contacts.find_contact(recipient)
         if contact is None:
             self._answer_done(CompanionError.NOT_FOUND)
             return
@@ -319,8 +319,8 @@ class SimulatedCompanion(LoraBoard):
             return
         plain = MIXER.pack(time, 0) + f"{self.name}: {text}".encode()
         packet = bytes([_Kind.GROUP_TEXT << 2 | FLOOD, 0, _hash_of(channel)])
-        taken = self._mouth.queue_packet([packet + _encrypt(channel.key, plain)], now)
-        self._answer_done(None if taken else CompanionError.TABLE_FULL)
+        is_queued = self._mouth.queue_packet([packet + _encrypt(channel.key, plain)], now)
+        self._answer_done(None if is_queued else CompanionError.TABLE_FULL)
 
     def _make_advert(self, now: float) -> bytes:
         flags = ContactType.CHAT | HAS_NAME | (HAS_PLACE if any(self.position) else 0)
@@ -336,10 +336,10 @@ class SimulatedCompanion(LoraBoard):
         """
         if self._mouth.is_transmitting or len(packet) < 3 or packet[1]:
             return
-        known = sha256(packet).digest()[:8]
-        if known in self._seen:
+        packet_hash = sha256(packet).digest()[:8]
+        if packet_hash in self._seen:
             return
-        self._seen.append(known)
+        self._seen.append(packet_hash)
         kind, payload = packet[0] >> 2 & 15, packet[2:]
         if kind == _Kind.ACK:
             self._receive_ack(payload, now)
@@ -430,13 +430,15 @@ def introduce_all(radios: list[SimulatedCompanion], crowd: int = 0) -> None:
     """Make the radios know each other, as if each had heard the adverts of the others. Also add up
     to `crowd` further contacts if there is space.
     """
-    for one in radios:
+    for introduced in radios:
         for each in radios:
-            if each is not one:
-                one.contacts.add(CompanionContact(each.key, ContactType.CHAT, each.name, BOOT_TIME))
+            if each is not introduced:
+                introduced.contacts.add(
+                    CompanionContact(each.key, ContactType.CHAT, each.name, BOOT_TIME)
+                )
         for number in range(crowd):
             key = sha256(b"passer-by %d" % number).digest()
-            one.contacts.add(
+            introduced.contacts.add(
                 CompanionContact(key, ContactType.CHAT, f"Passer-by {number}", BOOT_TIME)
             )
 

@@ -180,10 +180,10 @@ class Fleet:
         """Run all kits until the last kit has given up. Raises Unreachable if the trusted
         certificates cannot be read.
         """
-        context, began = trust(self._hub.server), trio.current_time()
+        context, started_at = trust(self._hub.server), trio.current_time()
         async with trio.open_nursery() as nursery:
             for place, token in enumerate(self._tokens):
-                await trio.sleep_until(began + place / self.plan.connect_rate)
+                await trio.sleep_until(started_at + place / self.plan.connect_rate)
                 nursery.start_soon(self._run_kit, place, token, context)
 
     def stop(self) -> None:
@@ -211,7 +211,7 @@ class Fleet:
         while True:
             pace.requested_wait = None
             try:
-                ended = await self._link(hub, context, kit, pace, keepalive)
+                link_end = await self._link(hub, context, kit, pace, keepalive)
             except Unreachable as trouble:
                 keepalive.record_missed()
                 self.figures.refused[trouble.reason] += 1
@@ -219,10 +219,10 @@ class Fleet:
                 if isinstance(trouble, TokenRefused):
                     break
             else:
-                self.figures.lost[_describe_error(ended)] += 1
-                if ended.code in FINAL_CLOSE_CODES:
+                self.figures.lost[_describe_error(link_end)] += 1
+                if link_end.code in FINAL_CLOSE_CODES:
                     break
-                if pace.is_back_soon(ended):
+                if pace.is_back_soon(link_end):
                     pace.requested_wait = ORDERLY_PAUSE_MAX_S
             await waits.sleep(self._random.uniform(*PAUSE_SHARE_RANGE) * pace.count_try())
         kit.stop_positions()
@@ -256,10 +256,10 @@ class Fleet:
                 text = f"{hub.server.host} does not answer within {ATTEMPT_TIMEOUT_S:g} s"
                 raise Unreachable(LinkState.NO_SERVICE, text)
             session = LinkSession(socket, kit, keepalive=keepalive, on_open=record_open)
-            ended = await session.run()
+            link_end = await session.run()
             if session.acknowledged or trio.current_time() - opened > PAUSE_MAX:
                 pace.attempts = 0
-            return ended
+            return link_end
         finally:
             if opened < inf:
                 self.figures.open -= 1

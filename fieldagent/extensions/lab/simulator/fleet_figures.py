@@ -146,7 +146,7 @@ def is_as_expected(figures: dict[str, Any]) -> bool:
 def format_lines(figures: dict[str, Any]) -> list[str]:
     """Return the figures as lines for people."""
     links, items, tool = figures["links"], figures["items"], figures["tool"]
-    after, came = figures["confirmedAfter"], figures["cameDown"]
+    after, down_latency = figures["confirmedAfter"], figures["cameDown"]
     text = [
         f"links: {links['open']} of {figures['kits']} open at the end, {links['mostOpen']} at most;"
         f" opened {format_count(links['opened'], 'time')}",
@@ -160,10 +160,10 @@ def format_lines(figures: dict[str, Any]) -> list[str]:
             f"confirmed after: median {after['median']:g} s, 95 % {after['p95']:g} s, worst"
             f" {after['worst']:g} s, from the making of an item"
         )
-    kinds = ", ".join(f"{times} {kind}" for kind, times in came["kinds"].items())
+    kinds = ", ".join(f"{times} {kind}" for kind, times in down_latency["kinds"].items())
     text.append(
-        f"came down: {format_count(came['messages'], 'message')},"
-        f" {format_count(came['bytes'], 'byte')}" + (f": {kinds}" if kinds else "")
+        f"came down: {format_count(down_latency['messages'], 'message')},"
+        f" {format_count(down_latency['bytes'], 'byte')}" + (f": {kinds}" if kinds else "")
     )
     memory, for_each = tool["memoryBytes"] / 2**20, tool["memoryPerKitBytes"] / 1024
     text.append(

@@ -20,9 +20,9 @@ class NoTokens(ValueError):
 
 def format_tokens(workspace: str, tokens: Sequence[str]) -> str:
     """Return the content of the file."""
-    of = f"# {len(tokens)} in workspace {workspace!r}"
-    gone = "# `fieldagent hub workspace delete` with that name takes all of it away again"
-    return "\n".join([HEADING, of, gone, *tokens, ""])
+    title = f"# {len(tokens)} in workspace {workspace!r}"
+    deletion_hint = "# `fieldagent hub workspace delete` with that name takes all of it away again"
+    return "\n".join([HEADING, title, deletion_hint, *tokens, ""])
 
 
 def parse_tokens(text: str) -> list[str]:

@@ -217,8 +217,8 @@ class SimulatedGsmModem:
         elif command == "AT+CNMI?":
             self._send_to_host(f"+CNMI: {','.join(map(str, self._notify))}", "OK")
         elif command == "AT+CNMI=?":
-            offered = ",".join(f"({','.join(each)})" for each in self.offered)
-            self._send_to_host(f"+CNMI: {offered}", "OK")
+            offered_options = ",".join(f"({','.join(each)})" for each in self.offered)
+            self._send_to_host(f"+CNMI: {offered_options}", "OK")
         elif match := _NOTIFY.fullmatch(command):
             self._set_notify(match[1].split(","))
         elif command == "AT+CSMS?":
@@ -280,8 +280,8 @@ class SimulatedGsmModem:
             self._notify[at] = int(value or self._notify[at])
         self._send_to_host("OK")
         if self._notify[MODE]:
-            held, self._held = self._held, []
-            for lines in held if self._notify[-1] == 0 else ():
+            held_lines, self._held = self._held, []
+            for lines in held_lines if self._notify[-1] == 0 else ():
                 self._output += _encode_unsolicited(*lines)
 
     def _list(self, which: int) -> None:
@@ -290,8 +290,8 @@ class SimulatedGsmModem:
                 self._send_to_host(f"+CMGL: {place},{int(each.read)},,{len(each.pdu) - 1}")
                 noise = self.faults.garble_listed > 0
                 self.faults.garble_listed -= noise
-                shown = each.pdu.hex().upper().encode()
-                self._output += (b"?" + shown[1:-9] if noise else shown) + b"\r\n"
+                shown_pdu = each.pdu.hex().upper().encode()
+                self._output += (b"?" + shown_pdu[1:-9] if noise else shown_pdu) + b"\r\n"
                 each.read = True
         self._send_to_host("OK")
 
@@ -425,5 +425,5 @@ def format_sent(message: Submit) -> str:
     """Return a sent message as one line of text."""
     content = message.content
     part = "" if content.part is None else f" (part {content.part.number} of {content.part.total})"
-    said = content.body.hex() if content.coding is Coding.DATA else repr(content.text)
-    return f"SMS to {message.number}{part}: {said}"
+    content_text = content.body.hex() if content.coding is Coding.DATA else repr(content.text)
+    return f"SMS to {message.number}{part}: {content_text}"

@@ -127,13 +127,13 @@ class HubSide:
         faults.status = None
         if status >= 0:
             if request.payload:
-                urgent = bool(request.flags & Flags.PRIORITY)
-                self.queue.put(request.payload, priority=urgent)
+                is_urgent = bool(request.flags & Flags.PRIORITY)
+                self.queue.put(request.payload, priority=is_urgent)
             rung()
-        what = (
+        description = (
             f"MT of {format_count(len(request.payload), 'byte')}" if request.payload else "a ring"
         )
-        self.say(f"{what} for {request.imei}: {status}")
+        self.say(f"{description} for {request.imei}: {status}")
         if faults.silent:
             faults.silent -= 1
             await trio.sleep_forever()

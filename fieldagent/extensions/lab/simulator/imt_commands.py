@@ -36,18 +36,18 @@ class ImtBench:
 
 def run_line(bench: ImtBench, line: str) -> str:
     """Run one line and return its output. Raises BadCommand."""
-    said = carry_out(bench, line, COMMANDS)
+    answer = carry_out(bench, line, COMMANDS)
     bench.port.poke()
-    return said
+    return answer
 
 
 def _set_final(bench: ImtBench, rest: str) -> str:
-    words = rest.split()
-    if not words or words[0] not in FINALS:
+    arguments = rest.split()
+    if not arguments or arguments[0] not in FINALS:
         raise BadCommand(f"a status is one of {', '.join(FINALS)}")
-    arrives = words[0] == "mo_ack_received" or "delivered" in words
-    bench.modem.faults.finals.append((words[0], arrives))
-    return f"the next message ends with {words[0]}"
+    arrives = arguments[0] == "mo_ack_received" or "delivered" in arguments
+    bench.modem.faults.finals.append((arguments[0], arrives))
+    return f"the next message ends with {arguments[0]}"
 
 
 def _refuse(bench: ImtBench, rest: str) -> str:
@@ -71,8 +71,8 @@ def _set_service(bench: ImtBench, rest: str) -> str:
 def _unplug(bench: ImtBench, rest: str) -> str:
     bench.port.powered_alone = rest == "alone"
     bench.port.unplug()
-    kept = ", and keeps its power" if bench.port.powered_alone else ""
-    return f"unplugged{kept}; `plug` puts it back"
+    power_text = ", and keeps its power" if bench.port.powered_alone else ""
+    return f"unplugged{power_text}; `plug` puts it back"
 
 
 def _plug(bench: ImtBench, rest: str) -> str:
@@ -138,8 +138,8 @@ def _set_baud(bench: ImtBench, rest: str) -> str:
 
 
 def _hang(bench: ImtBench, rest: str) -> str:
-    bench.modem.faults.deaf = on = switch_in(rest)
-    return "the modem answers nothing" if on else "the modem answers again"
+    bench.modem.faults.deaf = is_on = switch_in(rest)
+    return "the modem answers nothing" if is_on else "the modem answers again"
 
 
 def _set_latency(bench: ImtBench, rest: str) -> str:

@@ -216,8 +216,8 @@ class SimulatedImtModem:
     # State of the modem.
 
     def _set_version(self, body: Mapping[str, Any]) -> None:
-        wanted = body["active_version"]
-        self.version = (wanted["major"], wanted["minor"], wanted["patch"])
+        wanted_version = body["active_version"]
+        self.version = (wanted_version["major"], wanted_version["minor"], wanted_version["patch"])
         self._send_to_host(200, "apiVersion", _make_version_report(self))
 
     def _set_sim(self, body: Mapping[str, Any]) -> None:
@@ -262,11 +262,15 @@ class SimulatedImtModem:
             return
         self._mo = _MoMessage(topic, self.since_boot.next_mo, size)
         self.since_boot.next_mo = (self.since_boot.next_mo + 1) % 256
-        named = {**members, "message_id": self._mo.id, "message_response": "message_accepted"}
+        message_members = {
+            **members,
+            "message_id": self._mo.id,
+            "message_response": "message_accepted",
+        }
         if self.faults.lose_answers:
             self.faults.lose_answers -= 1
         else:
-            self._send_to_host(200, "messageOriginate", named)
+            self._send_to_host(200, "messageOriginate", message_members)
         if not self._is_power_lost("accepted"):
             self._send_activity()
             self._request_segment(self._mo)
@@ -277,8 +281,8 @@ class SimulatedImtModem:
             return
         length = min(MO_SEGMENT, mo.size - len(mo.body))
         self.since_boot.wanted = (mo.id, len(mo.body))
-        wanted = {"segment_length": length, "segment_start": len(mo.body)}
-        self._send_report("messageOriginateSegment", {**_make_key_members(mo), **wanted})
+        segment_request = {"segment_length": length, "segment_start": len(mo.body)}
+        self._send_report("messageOriginateSegment", {**_make_key_members(mo), **segment_request})
 
     def _process_segment(self, body: Mapping[str, Any]) -> None:
         mo = self._mo
@@ -343,15 +347,15 @@ class SimulatedImtModem:
         mo = self._mo
         if mo is None or not mo.whole:
             return
-        word, arrives = "mo_ack_received", True
+        outcome, arrives = "mo_ack_received", True
         if self.faults.finals:
-            word, arrives = self.faults.finals.popleft()
+            outcome, arrives = self.faults.finals.popleft()
         if arrives:
             self.number += 1
             self._gateway.receive_mobile_originated(self.imei, self.number, bytes(mo.body[:-2]))
         if self._is_power_lost("told"):
             return
-        self._finish_message(mo, word)
+        self._finish_message(mo, outcome)
         self.push_mail()
 
     def push_mail(self) -> None:
@@ -369,16 +373,20 @@ class SimulatedImtModem:
         if self.faults.wrong_crcs:
             self.faults.wrong_crcs -= 1
             guard = bytes([guard[0] ^ 1, guard[1]])
-        whole = body + guard
-        named = {"topic_id": TOPICS[0][0], "message_id": self.since_boot.next_mt}
+        body_with_guard = body + guard
+        message_members = {"topic_id": TOPICS[0][0], "message_id": self.since_boot.next_mt}
         self.since_boot.next_mt = (self.since_boot.next_mt + 1) % 256
-        self._send_report("messageTerminate", {**named, "message_length_max": len(whole)})
-        for start in range(0, len(whole), MT_SEGMENT):
-            piece = whole[start : start + MT_SEGMENT]
+        self._send_report(
+            "messageTerminate", {**message_members, "message_length_max": len(body_with_guard)}
+        )
+        for start in range(0, len(body_with_guard), MT_SEGMENT):
+            piece = body_with_guard[start : start + MT_SEGMENT]
             segment = {"segment_length": len(piece), "segment_start": start}
             data = {"data": base64.b64encode(piece).decode("ascii")}
-            self._send_report("messageTerminateSegment", {**named, **segment, **data})
-        self._send_report("messageTerminateStatus", {**named, "final_mt_status": "complete"})
+            self._send_report("messageTerminateSegment", {**message_members, **segment, **data})
+        self._send_report(
+            "messageTerminateStatus", {**message_members, "final_mt_status": "complete"}
+        )
 
     def set_sky(self, *, visible: bool, bars: int) -> None:
         """Set the visibility of the network and the signal bars."""
@@ -399,9 +407,9 @@ class SimulatedImtModem:
             return False
         self.faults.reset_at = ""
         # Bytes that were written before the reset have already reached the host.
-        said = bytes(self._output)
+        output = bytes(self._output)
         self._start_up()
-        self._output[:0] = said
+        self._output[:0] = output
         return True
 
 
@@ -420,9 +428,9 @@ def _make_hardware_report(modem: SimulatedImtModem) -> dict[str, object]:
 
 
 def _make_sim_report(modem: SimulatedImtModem) -> dict[str, object]:
-    there = modem.interface != "none" and not modem.faults.no_sim
-    number = "8988169771000000001" if there else ""
-    return {"card_present": there, "sim_connected": there, "iccid": number}
+    has_sim = modem.interface != "none" and not modem.faults.no_sim
+    number = "8988169771000000001" if has_sim else ""
+    return {"card_present": has_sim, "sim_connected": has_sim, "iccid": number}
 
 
 def _make_sky_report(modem: SimulatedImtModem) -> dict[str, object]:
@@ -434,9 +442,9 @@ def _make_sky_report(modem: SimulatedImtModem) -> dict[str, object]:
 
 def _make_topics_report(modem: SimulatedImtModem) -> dict[str, object]:
     limits = {"priority": "High", "discard_time_seconds": 604_800, "max_queue_depth": 99}
-    known = () if modem.faults.no_topics else TOPICS
+    topics = () if modem.faults.no_topics else TOPICS
     return {
-        "provisioning": [{"topic_id": id_, "topic_name": name, **limits} for id_, name in known]
+        "provisioning": [{"topic_id": id_, "topic_name": name, **limits} for id_, name in topics]
     }
 
 

@@ -28,8 +28,8 @@ class LoraAir(SharedAir):
 
     def is_audible(self, station: int, listener: int) -> bool:
         """Return True if both boards are switched on, have equal settings, and are in range."""
-        one, other = self.radios.get(station), self.radios.get(listener)
-        if one is None or other is None or one[:3] != other[:3]:
+        first, other = self.radios.get(station), self.radios.get(listener)
+        if first is None or other is None or first[:3] != other[:3]:
             return False
         return super().is_audible(station, listener)
 
@@ -93,20 +93,20 @@ class LoraTransmitter:
         """
         if self.number not in self.air.radios:
             # The radio was switched off meanwhile, so none of its packets is sent.
-            lost = len(self._queue) + self.is_transmitting
+            lost_count = len(self._queue) + self.is_transmitting
             self.reboot()
-            return [False] * lost
-        ended = []
+            return [False] * lost_count
+        ended_transmissions = []
         if self._ends_at <= now:
             self._ends_at = inf
             if self._under_way:
                 self._begin_piece(now)
             else:
-                ended.append(True)
+                ended_transmissions.append(True)
                 self._plan(now)
         if self._begin_at <= now:
-            ended += self._begin(now)
-        return ended
+            ended_transmissions += self._begin(now)
+        return ended_transmissions
 
     def _plan(self, now: float) -> None:
         if not self._queue:
@@ -154,8 +154,8 @@ class LoraBoard:
         return self._mouth.deadline
 
     def data_to_send(self) -> bytes:
-        said, self._said = bytes(self._said), bytearray()
-        return said
+        data, self._said = bytes(self._said), bytearray()
+        return data
 
     def leave_host(self) -> None:
         """Discard the output, because the host has disconnected. Other work continues."""

@@ -91,7 +91,7 @@ class SimulatedMeshcore(LoraBoard):
             self._send_to_host(MeshcoreReport.ERROR, b"\5")
 
     def _answer_command(self, command: int, content: bytes) -> bytes | None:
-        known = {
+        answers = {
             MeshcoreCommand.GET_RADIO: wire.encode_settings(self.lora),
             MeshcoreCommand.GET_POWER: bytes([self.power]),
             MeshcoreCommand.AIR_TIME: struct.pack("<I", self._convert_to_milliseconds(content)),
@@ -101,7 +101,7 @@ class SimulatedMeshcore(LoraBoard):
             MeshcoreCommand.PING: b"",
             MeshcoreCommand.SIGNAL_REPORT: content,
         }
-        return known.get(MeshcoreCommand(command)) if command in set(MeshcoreCommand) else None
+        return answers.get(MeshcoreCommand(command)) if command in set(MeshcoreCommand) else None
 
     def _convert_to_milliseconds(self, content: bytes) -> int:
         return round(1000 * compute_air_time(self.lora, content[0])) if content else 0

@@ -131,8 +131,8 @@ class Keyring:
         if packet.channel >= len(self.channels):
             return RoutingError.NO_CHANNEL
         by_key = self._is_by_key(packet.to, data.port)
-        most = wire.DIRECT_BYTES if by_key else wire.CHANNEL_BYTES
-        if len(data.payload) > most:
+        bytes_max = wire.DIRECT_BYTES if by_key else wire.CHANNEL_BYTES
+        if len(data.payload) > bytes_max:
             return RoutingError.TOO_LARGE
         is_open = not by_key and not wire.is_private(self.channels[packet.channel])
         if packet.to not in (BROADCAST, self.node) and data.port not in NEVER_BY_KEY and is_open:
@@ -140,8 +140,10 @@ class Keyring:
         return 0
 
     def _is_by_key(self, to: int, port: int) -> bool:
-        known = self.nodes.get(to)
-        has_key = known is not None and known.user is not None and bool(known.user.public_key)
+        recipient = self.nodes.get(to)
+        has_key = (
+            recipient is not None and recipient.user is not None and bool(recipient.user.public_key)
+        )
         return to != BROADCAST and has_key and port not in NEVER_BY_KEY
 
     def encrypt(self, to: int, number: int, channel: int, data: MeshData) -> tuple[bytes, int]:
@@ -348,9 +350,9 @@ class SimulatedMeshtastic(LoraBoard):
         flags = hops | want_ack << 3 | hops << 5
         content, channel = self.keyring.encrypt(packet.to, number, packet.channel, data)
         sent = _AirPacket(packet.to, self.node, number, flags, channel, content)
-        taken = self._mouth.queue_packet([sent.encode()], now)
-        self._queue_status(QueueError.OK if taken else QueueError.FULL, number)
-        if taken and packet.want_ack:
+        is_queued = self._mouth.queue_packet([sent.encode()], now)
+        self._queue_status(QueueError.OK if is_queued else QueueError.FULL, number)
+        if is_queued and packet.want_ack:
             again = self._compute_retry_time(len(sent.encode()), now)
             self._unacknowledged[number] = _Unacknowledged(sent.encode(), packet.to, 1, again)
 
@@ -368,8 +370,8 @@ class SimulatedMeshtastic(LoraBoard):
         return self.keyring.find_refusal(packet, data) if self.region else QueueError.OFF
 
     def data_to_send(self) -> bytes:
-        said, self.host.said = bytes(self.host.said), bytearray()
-        return said
+        data, self.host.said = bytes(self.host.said), bytearray()
+        return data
 
     def _compute_retry_time(self, size: int, now: float) -> float:
         return now + 2 * compute_air_time(wire.PRESETS[self.preset], size) + self.ack_wait
@@ -379,9 +381,9 @@ class SimulatedMeshtastic(LoraBoard):
         unacknowledged packets. Each is sent at most `TRANSMISSIONS_MAX` times.
         """
         self._mouth.tick(now)
-        for heard, (due, packet) in [*self._repeats.items()]:
+        for packet_key, (due, packet) in [*self._repeats.items()]:
             if due <= now:
-                del self._repeats[heard]
+                del self._repeats[packet_key]
                 self._mouth.queue_packet([packet], now)
         for number, waits in [*self._unacknowledged.items()]:
             if waits.again_at > now:
@@ -404,20 +406,20 @@ class SimulatedMeshtastic(LoraBoard):
         """
         if len(packet) < HEADER.size:
             return
-        to, source, number, flags, channel, _, _ = HEADER.unpack_from(packet)
-        heard = _AirPacket(to, source, number, flags, channel, packet[HEADER.size :])
+        recipient, source, number, flags, channel, _, _ = HEADER.unpack_from(packet)
+        air_packet = _AirPacket(recipient, source, number, flags, channel, packet[HEADER.size :])
         if source == self.node:
             self._record_repeat(number)
             return
         again = (source, number) in self._seen
         self._seen.append((source, number))
-        if to == self.node:
-            self._receive_own(heard, now, again=again)
+        if recipient == self.node:
+            self._receive_own(air_packet, now, again=again)
         elif not again:
-            self._deliver(heard, now)
-            if heard.hops_left:
+            self._deliver(air_packet, now)
+            if air_packet.hops_left:
                 due = now + self.random.uniform(*CONTENTION_DELAY_S)
-                self._repeats[source, number] = due, heard._replace(flags=flags - 1).encode()
+                self._repeats[source, number] = due, air_packet._replace(flags=flags - 1).encode()
         else:
             # Another radio repeats the packet, so this radio need not repeat it.
             self._repeats.pop((source, number), None)
@@ -432,11 +434,11 @@ class SimulatedMeshtastic(LoraBoard):
             self._answer_host(number, RoutingError.NONE)
 
     def _receive_own(self, packet: _AirPacket, now: float, *, again: bool) -> None:
-        read = self.keyring.decrypt(packet)
+        decrypted = self.keyring.decrypt(packet)
         if packet.want_ack:
-            error = RoutingError.NO_CHANNEL if read is None else RoutingError.NONE
+            error = RoutingError.NO_CHANNEL if decrypted is None else RoutingError.NONE
             self._acknowledge(packet, error, now)
-        if read is not None and not again:
+        if decrypted is not None and not again:
             self._deliver(packet, now)
 
     def _acknowledge(self, packet: _AirPacket, error: RoutingError, now: float) -> None:
@@ -456,10 +458,10 @@ class SimulatedMeshtastic(LoraBoard):
         self._send_own(to, MeshData(Port.NODE_INFO, wire.USER.encode(self.user)), now)
 
     def _deliver(self, air_packet: _AirPacket, now: float) -> None:
-        read = self.keyring.decrypt(air_packet)
-        if read is None:
+        decrypted = self.keyring.decrypt(air_packet)
+        if decrypted is None:
             return
-        index, data = read
+        index, data = decrypted
         by_key = index is None
         packet = MeshPacket(
             air_packet.source,
@@ -484,17 +486,17 @@ class SimulatedMeshtastic(LoraBoard):
         self.host.send_packet(packet)
 
     def _store_identity(self, packet: MeshPacket, data: MeshData, now: float) -> None:
-        known = self.keyring.nodes.get(packet.source, NodeInfo(packet.source))
+        node_info = self.keyring.nodes.get(packet.source, NodeInfo(packet.source))
         try:
             if data.port == Port.NODE_INFO:
-                known = known._replace(user=wire.USER.decode(data.payload))
+                node_info = node_info._replace(user=wire.USER.decode(data.payload))
                 if data.want_response and packet.to == self.node:
                     self._send_own_facts(packet.source, now)
             elif data.port == Port.POSITION:
-                known = known._replace(position=wire.POSITION.decode(data.payload))
+                node_info = node_info._replace(position=wire.POSITION.decode(data.payload))
         except RemoteProtocolError:
             return
-        self.keyring.nodes[packet.source] = known._replace(snr=packet.rx_snr)
+        self.keyring.nodes[packet.source] = node_info._replace(snr=packet.rx_snr)
 
     def _answer_host(self, number: int, error: RoutingError) -> None:
         routing = wire.ROUTING.encode(Routing(error))
@@ -513,11 +515,11 @@ def introduce_all(radios: list[SimulatedMeshtastic], crowd: int = 0) -> None:
     """Make the radios know each other, as if each had heard the others. Also add `crowd` further
     nodes.
     """
-    for one in radios:
+    for introduced in radios:
         for each in radios:
-            if each is not one:
-                known = NodeInfo(each.node, each.user, snr=SNR, hops_away=0)
-                one.keyring.nodes[each.node] = known
+            if each is not introduced:
+                node_info = NodeInfo(each.node, each.user, snr=SNR, hops_away=0)
+                introduced.keyring.nodes[each.node] = node_info
         for number in range(0xC0DE_0000, 0xC0DE_0000 + crowd):
             name = f"Passer-by {number & 0xFFFF}"
             user = User(
@@ -527,7 +529,7 @@ def introduce_all(radios: list[SimulatedMeshtastic], crowd: int = 0) -> None:
                 9,
                 _derive_public_key(number),
             )
-            one.keyring.nodes[number] = NodeInfo(number, user, snr=-7.5, hops_away=2)
+            introduced.keyring.nodes[number] = NodeInfo(number, user, snr=-7.5, hops_away=2)
 
 
 def _derive_public_key(node: int) -> bytes:
@@ -544,7 +546,7 @@ def _cover(key: bytes, source: int, number: int, content: bytes) -> bytes:
         sha256(key + struct.pack("<III", source, number, block)).digest()
         for block in range(-(-len(content) // 32))
     )
-    return bytes(one ^ other for one, other in zip(content, stream, strict=False))
+    return bytes(byte ^ other for byte, other in zip(content, stream, strict=False))
 
 
 def _hash_of(settings: ChannelSettings) -> int:

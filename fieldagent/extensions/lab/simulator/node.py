@@ -123,8 +123,8 @@ class SimulatedNode:
         self._send_to_host(now)
 
     def _queue_packet(self, send: node.Send, now: float) -> None:
-        urgent = [queued for queued in self._queue if queued.send.urgent]
-        at = len(urgent) if send.urgent else len(self._queue)
+        urgent_packets = [queued for queued in self._queue if queued.send.urgent]
+        at = len(urgent_packets) if send.urgent else len(self._queue)
         self._queue.insert(at, _QueuedPacket(send, now))
         if self._begin_at == inf and self._on_air is None:
             self._plan(now)

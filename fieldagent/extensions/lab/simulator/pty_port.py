@@ -34,8 +34,8 @@ async def open_pty(name: Path) -> AsyncIterator[trio.lowlevel.FdStream]:
     """Open a serial line within the context, and yield the simulator's end. `name` is the path of
     the other end.
     """
-    with _open_pty(name) as ours:
-        async with trio.lowlevel.FdStream(ours) as line:
+    with _open_pty(name) as our_end:
+        async with trio.lowlevel.FdStream(our_end) as line:
             yield line
 
 
@@ -46,17 +46,17 @@ class NoLine(Exception):
 @contextmanager
 def _open_pty(name: Path) -> Iterator[int]:
     """Open a pty within the context, with the symbolic link `name` to it. Raises NoLine."""
-    ours, theirs = os.openpty()
-    line = os.ttyname(theirs)
+    our_end, their_end = os.openpty()
+    line = os.ttyname(their_end)
     try:
-        tty.setraw(theirs)
+        tty.setraw(their_end)
         _make_link(line, name)
-        yield ours
+        yield our_end
     finally:
         # Another simulator may have taken the name meanwhile. Do not remove its line.
         if name.is_symlink() and name.readlink() == Path(line):
             name.unlink(missing_ok=True)
-        os.close(theirs)
+        os.close(their_end)
 
 
 def _make_link(line: str, name: Path) -> None:
@@ -68,8 +68,8 @@ def _make_link(line: str, name: Path) -> None:
             name.unlink(missing_ok=True)
         name.symlink_to(line)
     except OSError as error:
-        why = error.strerror.lower() if error.strerror else str(error)
-        raise NoLine(f"{name} cannot be the name of a port ({why}): choose another") from None
+        reason = error.strerror.lower() if error.strerror else str(error)
+        raise NoLine(f"{name} cannot be the name of a port ({reason}): choose another") from None
 
 
 def is_understood(line: trio.lowlevel.FdStream, baud: int | None) -> bool:

@@ -172,11 +172,11 @@ def _answer_status(command: AtCommand) -> AtAnswer:
     state, volatile = command.state, command.state.volatile
     # The MTMSN of the session that delivered the message. The state contains the next number.
     mtmsn = (state.mtmsn - 1) % sbd.MOMSN_MODULUS if volatile.mt_flag else -1
-    shown = [int(volatile.mo_flag), state.momsn, int(volatile.mt_flag), mtmsn]
+    columns = [int(volatile.mo_flag), state.momsn, int(volatile.mt_flag), mtmsn]
     extended = command.match[1]
     if extended:
-        shown += [int(state.ring_flag), command.waiting]
-    return AtAnswer((f"+SBDS{extended}: {', '.join(map(str, shown))}", "OK"))
+        columns += [int(state.ring_flag), command.waiting]
+    return AtAnswer((f"+SBDS{extended}: {', '.join(map(str, columns))}", "OK"))
 
 
 def _clear(command: AtCommand) -> AtAnswer:

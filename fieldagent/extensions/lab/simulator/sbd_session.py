@@ -36,21 +36,21 @@ def run_session(state: ModemState, faults: ModemFaults, gateway: Gateway) -> tup
     # +SBDD).
     state.volatile.mt_buffer, state.volatile.mt_flag = b"", False
     planned = faults.statuses.popleft() if faults.statuses else _choose_by_coverage(state)
-    shown = [planned.mo_status, state.momsn, 2, -1, 0, 0]
+    columns = [planned.mo_status, state.momsn, 2, -1, 0, 0]
     if planned.delivered and state.volatile.mo_flag:
         gateway.receive_mobile_originated(state.imei, state.momsn, state.volatile.mo_buffer)
         state.volatile.mo_flag = not faults.clears_what_it_sent
     if planned.counted:
         state.momsn = (state.momsn + 1) % sbd.MOMSN_MODULUS
     if planned.mo_status <= 4 and faults.stuck_mail is not None:
-        shown[0], shown[5] = faults.stuck_mail, 1
+        columns[0], columns[5] = faults.stuck_mail, 1
     elif planned.mo_status <= 4:
-        shown[2:] = _fetch_message(state, gateway)
+        columns[2:] = _fetch_message(state, gateway)
     if faults.lose_replies:
         faults.lose_replies -= 1
         return ()
     comma = " ,  " if faults.odd_spacing else ", "
-    return f"+SBDIX{':' if faults.odd_spacing else ': '}{comma.join(map(str, shown))}", "OK"
+    return f"+SBDIX{':' if faults.odd_spacing else ': '}{comma.join(map(str, columns))}", "OK"
 
 
 def _choose_by_coverage(state: ModemState) -> PlannedStatus:

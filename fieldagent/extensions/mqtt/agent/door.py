@@ -67,7 +67,7 @@ class CommandAdmission:
                 unread: list[Fault] = []
                 key = _remove_key(document, unread)
                 package = read_package(document, ITEMS, unread)
-                standing, withheld = await self._accept(sender, key, package)
+                package_state, withheld = await self._accept(sender, key, package)
         except Problem as problem:
             self.gate.counts["refused"] += 1
             answer = json.loads(problem.make_response().body)
@@ -76,9 +76,9 @@ class CommandAdmission:
         answer = {
             "accepted": True,
             "key": key,
-            "id": standing.id,
-            "status": standing.status,
-            "channels": encode_deliveries(standing.deliveries),
+            "id": package_state.id,
+            "status": package_state.status,
+            "channels": encode_deliveries(package_state.deliveries),
             **describe_unread_member(unread),
         }
         return answer | ({"withheld": withheld} if withheld else {})
@@ -96,41 +96,41 @@ class CommandAdmission:
             # The cost and the channels were decided when the Package arrived first.
             with suppress(DamagedPackage):
                 if (
-                    known := outbound.read_kept_package(self._journal, earlier.sequence)
+                    kept_package := outbound.read_kept_package(self._journal, earlier.sequence)
                 ) is not None:
-                    package = replace(package, channels=known.package.channels)
+                    package = replace(package, channels=kept_package.package.channels)
             return await self._intake.accept(package, name), {}
         if package.sos:
             return await self._intake.accept(package, name), {}
         await self.budget.refund_unspent()
         plan = self._find_affordable(sender, package)
         async with self.budget.book(plan.price):
-            standing = await self._intake.accept(plan.package, name)
-        await self.budget.record_booking(standing.sequence, plan)
-        return standing, plan.withheld
+            package_state = await self._intake.accept(plan.package, name)
+        await self.budget.record_booking(package_state.sequence, plan)
+        return package_state, plan.withheld
 
     def _refuse_what_is_not_theirs(self, sender: str, package: Package) -> None:
         listed = sender in self._settings.senders
-        who = NOT_LISTED.format(sender=sender or "a sender without a name")
+        sender_text = NOT_LISTED.format(sender=sender or "a sender without a name")
         if package.sos and self._settings.sos == "off":
             raise Problem(403, "nothing was queued: mqtt-sos does not let MQTT raise an SOS")
         if package.sos and not listed:
-            raise Problem(403, f"nothing was queued: {who}, and cannot raise an SOS")
-        said = {
+            raise Problem(403, f"nothing was queued: {sender_text}, and cannot raise an SOS")
+        refusals = {
             "to": package.to,
             "from": package.author,
             # This key could replace other programs' Packages.
             "collapseKey": package.collapse_key,
         }
-        for member, value in said.items():
+        for member, value in refusals.items():
             if value is not None and not listed:
-                raise Problem(403, f"nothing was queued: {who}, and cannot set `{member}`")
+                raise Problem(403, f"nothing was queued: {sender_text}, and cannot set `{member}`")
 
     def _find_affordable(self, sender: str, package: Package) -> AffordablePlan:
         """Return the channels that the sender can pay for. Raises Problem if there are none."""
-        listed = sender in self._settings.senders
+        is_listed = sender in self._settings.senders
         limits = SpendingLimits(
-            "" if listed else NOT_LISTED.format(sender=sender or "the sender"),
+            "" if is_listed else NOT_LISTED.format(sender=sender or "the sender"),
             self.budget.compute_remaining() or 0,
             self._settings.credits_per_day,
             "mqtt-credits-per-day lets MQTT cost",

@@ -18,5 +18,5 @@ def list_families(mqtt: Mapping[str, Any]) -> Iterator[Family]:
     waiting = Sample(mqtt["inboundWaiting"])
     yield Family("mqtt_waiting", "gauge", "Payloads that wait for the broker.", [waiting])
     samples = [Sample(count, {"result": result}) for result, count in mqtt["commands"].items()]
-    about = "Commands over MQTT by result: taken, refused, or dropped unread."
-    yield Family("mqtt_commands", "counter", about, samples)
+    help_text = "Commands over MQTT by result: taken, refused, or dropped unread."
+    yield Family("mqtt_commands", "counter", help_text, samples)

@@ -31,8 +31,8 @@ def check(settings: MqttSettings, status: Mapping[str, Any] | None) -> list[Find
     """Connect to the broker once with another client id than the agent, so that the agent's session
     continues. `status` is the broker's member of `GET /api/status`, or None if no agent is running.
     """
-    if why := run_breakable(probe, settings):
-        return [Finding(False, f"MQTT: {why}")]
+    if failure := run_breakable(probe, settings):
+        return [Finding(False, f"MQTT: {failure}")]
     if status and status["reason"] and status["state"] != LinkState.NO_SERVICE.value:
         return [Finding(False, f"MQTT: {status['reason']}")]
     text = f"the broker at {settings.address} accepts this kit"

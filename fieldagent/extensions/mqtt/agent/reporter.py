@@ -79,9 +79,9 @@ class Reporter:
     ) -> NoReturn:
         published = b""
         while True:
-            left = self._budget.compute_remaining() or 0
+            credits_left = self._budget.compute_remaining() or 0
             document = encode_compact(
-                documents.make_state(status(), self._find_last_inbound(), left)
+                documents.make_state(status(), self._find_last_inbound(), credits_left)
             )
             if document != published:
                 await session.publish(self._topics.state, document, retain=True)
@@ -95,8 +95,8 @@ class Reporter:
         used, because it changes when someone sets the clock. An automation would then react to a
         new item.
         """
-        listed = inbound.list_payloads(self._journal, 1)
-        return documents.find_item_date(listed[0]["body"]) if listed else None
+        newest_payloads = inbound.list_payloads(self._journal, 1)
+        return documents.find_item_date(newest_payloads[0]["body"]) if newest_payloads else None
 
     async def _publish_position(self, session: MqttSession) -> NoReturn:
         published = b""
@@ -139,18 +139,18 @@ class Reporter:
                 self._moved.set()
                 self._moved = trio.Event()
             if (accepted.idempotency_key or "").startswith(MARK):
-                standing = self._describe_standing(accepted)
+                package_state = self._describe_standing(accepted)
                 await session.publish(
-                    self._topics.get_package_topic(accepted.id), encode_compact(standing)
+                    self._topics.get_package_topic(accepted.id), encode_compact(package_state)
                 )
 
     def _describe_standing(self, accepted: StoredPackage) -> dict[str, Any]:
-        standing = get_package_state(self._journal, accepted.sequence)
-        known = outbound.find_by_sequence(self._journal, accepted.sequence)
-        steps = [] if known is None else list_reached(self._journal, known)
+        package_state = get_package_state(self._journal, accepted.sequence)
+        package = outbound.find_by_sequence(self._journal, accepted.sequence)
+        steps = [] if package is None else list_reached(self._journal, package)
         return {
-            "id": standing.id,
-            "status": standing.status,
-            "channels": encode_deliveries(standing.deliveries),
+            "id": package_state.id,
+            "status": package_state.status,
+            "channels": encode_deliveries(package_state.deliveries),
             "reached": [step._asdict() for step in steps],
         }

@@ -114,25 +114,25 @@ class MqttService(PartService):
         """
         tries = 0
         while True:
-            began = trio.current_time()
+            started_at = trio.current_time()
             try:
                 await self._serve_session(status, note_fault)
             except* BrokerLost as lost:
-                self._log_lost(get_first_error(lost), trio.current_time() - began)
+                self._log_lost(get_first_error(lost), trio.current_time() - started_at)
             finally:
                 self._publisher.session = None
-            if trio.current_time() - began >= STABLE_AFTER_S:
+            if trio.current_time() - started_at >= STABLE_AFTER_S:
                 tries = 0
             await waits.sleep(wait_before(tries))
             tries += 1
 
     def _log_lost(self, error: BaseException, duration_s: float) -> None:
         assert isinstance(error, BrokerLost)
-        lost = self._short.judge(error, duration_s)
-        if self._told != lost.reason:
-            log.warning("MQTT: %s", lost.reason)
-        self._told = self.link.reason = lost.reason
-        self.link.state = LinkState.FAULT if lost.fault else LinkState.NO_SERVICE
+        loss = self._short.judge(error, duration_s)
+        if self._told != loss.reason:
+            log.warning("MQTT: %s", loss.reason)
+        self._told = self.link.reason = loss.reason
+        self.link.state = LinkState.FAULT if loss.fault else LinkState.NO_SERVICE
 
     def _log_ready(self) -> None:
         """Report that the session works, and log this. If the last sessions were short, do not log

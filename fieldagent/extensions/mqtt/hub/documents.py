@@ -111,11 +111,11 @@ def make_position(device: Mapping[str, Any]) -> dict[str, Any] | None:
     """
     if (place := device["position"]) is None:
         return None
-    known = {name: place[member] for name, member in _MOTION.items() if member in place}
+    motion = {name: place[member] for name, member in _MOTION.items() if member in place}
     return {
         "latitude": place["latitude"],
         "longitude": place["longitude"],
-        **known,
+        **motion,
         "timestamp": format_clock(place["at"]),
     }
 

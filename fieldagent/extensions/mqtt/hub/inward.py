@@ -125,13 +125,15 @@ def carry_out(
             return BrokerOutcome(ItemResult.ASKED, answer)
         digest = hashlib.blake2b(repr(address).encode() + body, digest_size=16).digest()
         # The result of a failed commit is unknown, so check whether the command was stored.
-        known = records.find_known_command(db, address.sender, key or mark.own_key)
-        if known is None and key is None and mark.again:
-            known = records.find_earlier_outcome(db, address.sender, mark.prefix, digest, now)
-        if known is not None:
-            if known.digest != digest:
+        known_command = records.find_known_command(db, address.sender, key or mark.own_key)
+        if known_command is None and key is None and mark.again:
+            known_command = records.find_earlier_outcome(
+                db, address.sender, mark.prefix, digest, now
+            )
+        if known_command is not None:
+            if known_command.digest != digest:
                 raise Problem(422, KEY_REUSED)
-            return BrokerOutcome(ItemResult.REPEATED, known.outcome)
+            return BrokerOutcome(ItemResult.REPEATED, known_command.outcome)
         member = records.find_member(db, inbox.workspace, name, now)
         if "acknowledge" in document:
             answer, spent = _acknowledge(db, inbox, address, document, member, now), 0
@@ -170,12 +172,16 @@ def _send(
     """Send the item of a command. Return the answer to the sender, and the largest possible cost in
     credits.
     """
-    paid = spending.enter_within(db, posting, allowance, now)
-    delay_until_linked(db, paid.entered.item, satellite_kits)
-    topic = inbox.topics.get_stages_topic(None, paid.entered.request_id)
-    records.follow_item(db, paid.entered.item, topic, now)
-    answer = {"id": paid.entered.request_id, "credits": paid.credits, **_make_withheld(paid.reason)}
-    return answer, paid.credits
+    entered = spending.enter_within(db, posting, allowance, now)
+    delay_until_linked(db, entered.entered.item, satellite_kits)
+    topic = inbox.topics.get_stages_topic(None, entered.entered.request_id)
+    records.follow_item(db, entered.entered.item, topic, now)
+    answer = {
+        "id": entered.entered.request_id,
+        "credits": entered.credits,
+        **_make_withheld(entered.reason),
+    }
+    return answer, entered.credits
 
 
 def _make_withheld(reason: str) -> dict[str, str]:
@@ -186,10 +192,10 @@ def _remove_dry_run(document: dict[str, Any]) -> bool:
     """Remove `dryRun` from a document and return its value. Raises InvalidPackage."""
     if "acknowledge" in document:
         return False
-    asks = document.pop("dryRun", False)
-    if not isinstance(asks, bool):
+    is_dry_run = document.pop("dryRun", False)
+    if not isinstance(is_dry_run, bool):
         raise InvalidPackage([Fault("must be true or false", "/dryRun")])
-    return asks
+    return is_dry_run
 
 
 def _describe_cost(db: Db, posting: Posting, allowance: Allowance, now: float) -> dict[str, Any]:
@@ -225,8 +231,8 @@ def _make_posting(
     if address.kit is not None:
         posting = replace(posting, device=address.kit)
     far = find_far_kits(db, posting, now)
-    if why := far.find_refusal():
-        raise Problem(422, f"nothing was queued: {why}")
+    if refusal := far.find_refusal():
+        raise Problem(422, f"nothing was queued: {refusal}")
     return posting, far
 
 
@@ -253,13 +259,13 @@ def _push(
     ]
     if faults:
         raise InvalidPackage(faults)
-    said = {**document, "sourceUserId": str(member), "workspaceId": str(inbox.workspace)}
+    push_document = {**document, "sourceUserId": str(member), "workspaceId": str(inbox.workspace)}
     if address.kit is not None:
         user = records.find_user(db, inbox.workspace, address.kit)
         if user is None:
             raise Problem(404, f"nothing was queued: no kit here has the number {address.kit}")
-        said["targetUserId"] = str(user)
-    push = parse_push_document(said)
+        push_document["targetUserId"] = str(user)
+    push = parse_push_document(push_document)
     if push.priority >= SOS_PRIORITY:
         raise Problem(403, "nothing was queued: MQTT cannot raise an SOS; raise it at a kit")
     return push
@@ -276,8 +282,8 @@ def _acknowledge(
     if not inbox.rules.acknowledges:
         raise Problem(403, "mqtt-acknowledge does not let MQTT answer an incident")
     if address.sender not in inbox.rules.senders:
-        who = address.sender or "a sender without a name"
-        raise Problem(403, f"{who} is not in mqtt-senders, and cannot answer an incident")
+        sender_text = address.sender or "a sender without a name"
+        raise Problem(403, f"{sender_text} is not in mqtt-senders, and cannot answer an incident")
     number, text = document["acknowledge"], document.get("text", "")
     faults = [
         Fault("is not known", f"/{name}")
@@ -294,7 +300,7 @@ def _acknowledge(
     if incident is None:
         raise Problem(404, f"no incident here has the number {number}")
     try:
-        answered = sos_desk.acknowledge(db, incident, member, text, now)
+        is_acknowledged = sos_desk.acknowledge(db, incident, member, text, now)
     except Refused as refused:
         raise Problem(409, str(refused)) from None
-    return {"incident": answered.id, "state": answered.state}
+    return {"incident": is_acknowledged.id, "state": is_acknowledged.state}

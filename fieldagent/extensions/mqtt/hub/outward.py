@@ -72,21 +72,25 @@ class HubReporter:
         self._took_back = False
         announced = self._announce
         while True:
-            written, more, again = self._host.store.get_event(ANY_WRITE_TOPIC), False, TURN_MAX_S
+            any_write, has_more, again = (
+                self._host.store.get_event(ANY_WRITE_TOPIC),
+                False,
+                TURN_MAX_S,
+            )
             if announced is not self._announce:
                 announced = self._announce
                 self._retained.clear()
             with log_once():
                 again = await self._publish_incidents(session)
                 await self._publish_kits(session)
-                more = await self._publish_items(session, trio.current_time() + REST_S)
+                has_more = await self._publish_items(session, trio.current_time() + REST_S)
                 await self._publish_routes(session)
                 await self._forget()
-            if more:
+            if has_more:
                 continue
             await trio.sleep(REST_S)
             with waits.move_on_after(again - REST_S):
-                await waits.wait_for_either(written, announced)
+                await waits.wait_for_either(any_write, announced)
 
     # Methods that publish incidents.
 
@@ -111,9 +115,9 @@ class HubReporter:
         )
         self._happened = follower
         before, now = follower.place, self._host.clock()
-        fresh = follower.select_fresh([(each.number, each.at) for each in events], now)
+        fresh_events = follower.select_fresh([(each.number, each.at) for each in events], now)
         for each in events:
-            if each.number in fresh:
+            if each.number in fresh_events:
                 topic = self._topics.get_kit_topic(each.kit, "incident")
                 await session.publish(topic, encode_compact(each.document))
                 if each.sos not in self._alarms:
@@ -166,8 +170,8 @@ class HubReporter:
         )
         self._items = follower
         before, now = follower.place, self._host.clock()
-        fresh = follower.select_fresh([(item.id, item.accepted) for item in rows], now)
-        new = [each for each in rows if each.id in fresh]
+        fresh_items = follower.select_fresh([(item.id, item.accepted) for item in rows], now)
+        new = [each for each in rows if each.id in fresh_items]
         items: list[tuple[KitItem, str]] = []
         for item, document in await store.read(partial(records.add_documents, items=new)):
             if documents.is_shared(item, self._inbox.rules.shares):
@@ -180,17 +184,17 @@ class HubReporter:
         if items or follower.place > before:
             note = partial(records.record_published, items=items, up_to=follower.place, now=now)
             await persist(store, note)
-        return follower.has_more and bool(fresh)
+        return follower.has_more and bool(fresh_items)
 
     def _make_follower(self, place: int) -> Follower:
         return Follower(place, UNSETTLED_S if self._host.store.shared else 0.0)
 
     async def _publish_routes(self, session: MqttSession) -> None:
         store, now = self._host.store, self._host.clock()
-        for way in await store.read(partial(records.list_route_news, now=now)):
-            document = {"id": way.request_id, "reached": way.steps}
-            await session.publish(way.topic, encode_compact(document))
-            await persist(store, partial(records.store_step_count, steps=way))
+        for route_news in await store.read(partial(records.list_route_news, now=now)):
+            document = {"id": route_news.request_id, "reached": route_news.steps}
+            await session.publish(route_news.topic, encode_compact(document))
+            await persist(store, partial(records.store_step_count, steps=route_news))
 
     # Methods that publish retained documents.
 
@@ -198,29 +202,31 @@ class HubReporter:
         now = self._host.clock()
         devices, incidents, spent = await self._host.store.read(partial(self._read_state, now=now))
         in_use = [each for each in devices if not each["disabled"]]
-        wanted: dict[str, bytes] = {}
-        left = max(0, self._inbox.rules.credits_per_day - spent)
-        wanted[self._topics.state] = encode_compact(
-            documents.make_hub_state(len(in_use), incidents, left)
+        wanted_states: dict[str, bytes] = {}
+        credits_left = max(0, self._inbox.rules.credits_per_day - spent)
+        wanted_states[self._topics.state] = encode_compact(
+            documents.make_hub_state(len(in_use), incidents, credits_left)
         )
         if self._topics.discovery:
             config = self._topics.get_config_topic(self._topics.device)
-            wanted[config] = encode_compact(documents.make_hub_discovery(self._topics, self._name))
+            wanted_states[config] = encode_compact(
+                documents.make_hub_discovery(self._topics, self._name)
+            )
         for device in in_use:
-            wanted |= self._make_kit_documents(
+            wanted_states |= self._make_kit_documents(
                 device, [i for i in incidents if i.kit == device["id"]]
             )
         # Remove the documents of a disabled kit, including those from an earlier session.
-        gone = [topic for topic in self._retained if topic not in wanted]
+        gone_topics = [topic for topic in self._retained if topic not in wanted_states]
         if not self._took_back:
             deleted = partial(records.list_deleted_kits, workspace=self._inbox.workspace)
             for kit in await self._host.store.read(deleted):
-                gone += self._list_kit_topics(kit)
+                gone_topics += self._list_kit_topics(kit)
         for device in devices:
             if device["disabled"]:
-                gone += self._list_kit_topics(int(device["id"]))
-        wanted |= dict.fromkeys(gone, b"")
-        for topic, payload in wanted.items():
+                gone_topics += self._list_kit_topics(int(device["id"]))
+        wanted_states |= dict.fromkeys(gone_topics, b"")
+        for topic, payload in wanted_states.items():
             if self._retained.get(topic) != payload:
                 await session.publish(topic, payload, retain=True)
                 self._retained[topic] = payload

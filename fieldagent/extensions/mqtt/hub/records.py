@@ -61,10 +61,10 @@ def list_fresh_items(db: Db, workspace: int, after: int, limit: int) -> list[Kit
     )
     return [
         KitItem(
-            *(id_, float(accepted), kit, kind, urgent == 1, bool(private), request_id),
-            alarm=urgent == alarm.ITEM,
+            *(id_, float(accepted), kit, kind, is_urgent == 1, bool(private), request_id),
+            alarm=is_urgent == alarm.ITEM,
         )
-        for id_, accepted, kit, kind, urgent, private, request_id in rows
+        for id_, accepted, kit, kind, is_urgent, private, request_id in rows
     ]
 
 
@@ -187,8 +187,10 @@ def list_deleted_kits(db: Db, workspace: int) -> list[int]:
         workspace,
     )
     numbers = {int(number) for (detail,) in rows if (number := detail.split(" ")[0]).isdecimal()}
-    there = {id_ for (id_,) in db.execute("SELECT id FROM device WHERE workspace = ?", workspace)}
-    return sorted(numbers - there, reverse=True)[:KITS_MAX]
+    device_ids = {
+        id_ for (id_,) in db.execute("SELECT id FROM device WHERE workspace = ?", workspace)
+    }
+    return sorted(numbers - device_ids, reverse=True)[:KITS_MAX]
 
 
 # Commands from the broker.

@@ -105,23 +105,23 @@ class _BrokerBridge:
     async def run(self) -> NoReturn:
         tries = 0
         while True:
-            began = trio.current_time()
+            started_at = trio.current_time()
             try:
                 await self._serve_session()
             except* BrokerLost as lost:
-                self._note_lost(get_first_error(lost), trio.current_time() - began)
+                self._note_lost(get_first_error(lost), trio.current_time() - started_at)
             finally:
                 self._host.note_link(False)
-            tries = 0 if trio.current_time() - began >= STABLE_AFTER_S else tries
+            tries = 0 if trio.current_time() - started_at >= STABLE_AFTER_S else tries
             await waits.sleep(wait_before(tries))
             tries += 1
 
     def _note_lost(self, error: BaseException, duration_s: float) -> None:
         assert isinstance(error, BrokerLost)
-        why = self._short.judge(error, duration_s).reason
-        if why != self._trouble:
-            log.warning("MQTT: %s", why)
-        self._trouble = why
+        reason = self._short.judge(error, duration_s).reason
+        if reason != self._trouble:
+            log.warning("MQTT: %s", reason)
+        self._trouble = reason
 
     async def _serve_session(self) -> None:
         """Publish the hub's documents and receive commands until the session is lost. Raises
@@ -136,18 +136,18 @@ class _BrokerBridge:
             await trio.to_thread.run_sync(_read_password, broker.password_file),
         )
         will = LastWill(online, b"offline")
-        async with session.open_session(partial(_open, broker), client, will) as there:
+        async with session.open_session(partial(_open, broker), client, will) as connection:
             self._commands.begin()
             async with trio.open_nursery() as nursery:
                 # Receive before everything else, because the broker sends waiting messages at once.
-                nursery.start_soon(there.run, partial(self._admit_message, there))
-                nursery.start_soon(self._commands.run, there)
-                await there.publish(online, b"online", retain=True)
-                await there.subscribe(self._topics.list_filters())
+                nursery.start_soon(connection.run, partial(self._admit_message, connection))
+                nursery.start_soon(self._commands.run, connection)
+                await connection.publish(online, b"online", retain=True)
+                await connection.subscribe(self._topics.list_filters())
                 self._host.note_link(True)
                 self._log_ready()
                 nursery.start_soon(self._short.wait_until_lasting, self._log_ready)
-                nursery.start_soon(self._reporter.run, there)
+                nursery.start_soon(self._reporter.run, connection)
 
     def _log_ready(self) -> None:
         """Log the session, unless the broker will probably end it soon like the earlier
@@ -177,12 +177,14 @@ class _BrokerBridge:
     async def _carry_out(self, command: MqttCommand) -> dict[str, Any]:
         address = self._topics.find_address(command.came.topic)
         assert address is not None, "it was looked at before it was let in"
-        came, now = command.came, self._host.clock()
-        came_as = DeliveryMark(came.number, came.again, secrets.token_hex(8))
+        received, now = command.came, self._host.clock()
+        came_as = DeliveryMark(received.number, received.again, secrets.token_hex(8))
         try:
             outcome: BrokerOutcome = await persist(
                 self._host.store,
-                lambda db: inward.carry_out(db, self._inbox, address, came_as, came.payload, now),
+                lambda db: inward.carry_out(
+                    db, self._inbox, address, came_as, received.payload, now
+                ),
             )
         except Refused as refused:
             log.warning("an MQTT message is refused: %s", refused)
@@ -197,8 +199,10 @@ def _read_password(path: Path | None) -> str | None:
     try:
         return None if path is None else read_password(path)
     except (OSError, UnicodeDecodeError) as error:
-        why = describe_reason(error) if isinstance(error, OSError) else "it is not UTF-8"
-        raise BrokerLost(f"mqtt-password-file {path} cannot be read: {why}", fault=True) from error
+        reason = describe_reason(error) if isinstance(error, OSError) else "it is not UTF-8"
+        raise BrokerLost(
+            f"mqtt-password-file {path} cannot be read: {reason}", fault=True
+        ) from error
 
 
 async def _open(broker: HubBroker) -> trio.abc.Stream:

@@ -80,7 +80,11 @@ class HubTopics(NamedTuple):
 
     def list_filters(self) -> list[str]:
         """Return the topic filters to which the hub subscribes."""
-        own = [f"{self.base}/{way}send{end}" for way in ("", "kit/+/") for end in ("", "/+")]
+        own = [
+            f"{self.base}/{kit_level}send{end}"
+            for kit_level in ("", "kit/+/")
+            for end in ("", "/+")
+        ]
         return [*own, *([self.birth] if self.birth else [])]
 
     def find_address(self, topic: str) -> CommandAddress | None:

@@ -28,7 +28,7 @@ def add(arguments: argparse.Namespace) -> int:
     opened.
     """
     try:
-        drawn = _drawn(arguments)
+        outline = _drawn(arguments)
     except WrongShape as wrong:
         print_failure(escape_line(f"no fence was added: {wrong}"))
         return REFUSED
@@ -37,7 +37,7 @@ def add(arguments: argparse.Namespace) -> int:
     def change(call: Call) -> Result:
         kits = FenceKits(arguments.kit, arguments.group)
         fence = fences.add_fence(
-            *call.here, arguments.name, drawn, arguments.alarm_on, kits, call.now
+            *call.here, arguments.name, outline, arguments.alarm_on, kits, call.now
         )
         return {"id": fence, "name": arguments.name}
 

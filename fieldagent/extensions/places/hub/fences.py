@@ -81,15 +81,15 @@ def add_fence(
     an alarm. Raises Refused.
     """
     check_name(name)
-    known = [row["name"] for row in list_fences(db, workspace)]
-    if name in known:
+    names = [row["name"] for row in list_fences(db, workspace)]
+    if name in names:
         raise Refused(
             sentence(
                 "a fence {name} already exists; use another name, or remove that fence",
                 name=repr(name),
             )
         )
-    if len(known) >= FENCES_MAX:
+    if len(names) >= FENCES_MAX:
         raise Refused(
             sentence("a workspace can have {max} fences at most: remove some", max=FENCES_MAX)
         )
@@ -119,9 +119,9 @@ def _judge_positions(db: Db, workspace: int, fence: int, drawn: Shape) -> list[t
         " ON device.id = device WHERE workspace = ? AND position_at IS NOT NULL ORDER BY device",
         workspace,
     ):
-        standing, _ = crossing.compute_crossing(drawn, FenceSide(), DatedPlace(*map(float, place)))
-        inside = None if standing.inside is None else int(standing.inside)
-        rows.append((fence, device, inside, standing.clear, standing.newest))
+        side, _ = crossing.compute_crossing(drawn, FenceSide(), DatedPlace(*map(float, place)))
+        inside = None if side.inside is None else int(side.inside)
+        rows.append((fence, device, inside, side.clear, side.newest))
     return rows
 
 
@@ -146,11 +146,11 @@ def list_fences(db: Db, workspace: int) -> list[Row]:
             "id": id_,
             "name": name,
             "alarmOn": alarm_on,
-            "devices": kits.get(id_, []) if named else None,
+            "devices": kits.get(id_, []) if alarm_device else None,
             "group": None if team is None else {"id": str(team), "name": team_name},
-            **shape.parse_stored_drawing(drawn),
+            **shape.parse_stored_drawing(outline),
         }
-        for id_, name, drawn, alarm_on, named, team, team_name in rows
+        for id_, name, outline, alarm_on, alarm_device, team, team_name in rows
     ]
 
 
@@ -158,17 +158,17 @@ def remove_fence(
     db: Db, workspace: int, fence: int, now: float, *, actor: str = ADMINISTRATION
 ) -> None:
     """Remove a fence. Its past alarms remain. Raises Refused."""
-    gone = db.execute(
+    deleted = db.execute(
         "DELETE FROM fence WHERE id = ? AND workspace = ? RETURNING name", fence, workspace
     )
-    if not gone:
+    if not deleted:
         raise Refused(
             sentence(
                 "no fence {fence} is in that workspace; see `fieldagent hub fence list`",
                 fence=fence,
             )
         )
-    audit.write_line(db, workspace, actor, "fence remove", f"{fence} {gone[0][0]}", now)
+    audit.write_line(db, workspace, actor, "fence remove", f"{fence} {deleted[0][0]}", now)
 
 
 _FOR = (
@@ -187,40 +187,40 @@ def check_positions(db: Db, positions: Sequence[KitPosition], now: float) -> Non
     The function locks rows in the order of the kits, so that only one hub process checks a kit at a
     time.
     """
-    among, devices = make_membership(db, sorted({each.device for each in positions}))
-    those: dict[int, list[Fence]] = {}
-    for id_, device, name, drawn, alarm_on in db.execute(
-        f"{_FOR}{among} ORDER BY device.id, fence.id", *devices
+    membership, devices = make_membership(db, sorted({each.device for each in positions}))
+    fences_by_device: dict[int, list[Fence]] = {}
+    for id_, device, name, outline, alarm_on in db.execute(
+        f"{_FOR}{membership} ORDER BY device.id, fence.id", *devices
     ):
-        if (edge := shape.load_stored_shape(drawn)) is not None:
-            those.setdefault(device, []).append(Fence(id_, name, edge, alarm_on))
-    if not those:
+        if (edge := shape.load_stored_shape(outline)) is not None:
+            fences_by_device.setdefault(device, []).append(Fence(id_, name, edge, alarm_on))
+    if not fences_by_device:
         return
-    rows = [(each.id, device) for device, fences in those.items() for each in fences]
+    rows = [(each.id, device) for device, fences in fences_by_device.items() for each in fences]
     insert(db, "fence_standing", ("fence", "device"), rows, conflict="DO NOTHING")
-    among, devices = make_membership(db, sorted(those))
+    membership, devices = make_membership(db, sorted(fences_by_device))
     standings = {
         (fence, device): (FenceSide(None if inside is None else bool(inside), *times), alarm)
         for device, fence, inside, *times, alarm in db.execute(
             "SELECT device, fence, inside, clear, newest, alarm FROM fence_standing"
-            f" WHERE device {among} ORDER BY device, fence{db.for_update()}",
+            f" WHERE device {membership} ORDER BY device, fence{db.for_update()}",
             *devices,
         )
     }
-    for seen in positions:
-        for fence in those.get(seen.device, ()):
-            before, alarm = standings[fence.id, seen.device]
-            after, crossed = crossing.compute_crossing(fence.shape, before, seen.position)
+    for position in positions:
+        for fence in fences_by_device.get(position.device, ()):
+            before, alarm = standings[fence.id, position.device]
+            after, crossed = crossing.compute_crossing(fence.shape, before, position.position)
             if after == before:
                 continue
             if crossed is not None and fence.alarm_on in ("both", _format_verb(crossed)):
-                alarm = _report_crossing(db, fence, seen, crossed, alarm, now)
-            standings[fence.id, seen.device] = after, alarm
+                alarm = _report_crossing(db, fence, position, crossed, alarm, now)
+            standings[fence.id, position.device] = after, alarm
             db.execute(
                 "UPDATE fence_standing SET inside = ?, clear = ?, newest = ?, alarm = ?"
                 " WHERE fence = ? AND device = ?",
                 None if after.inside is None else int(after.inside),
-                *(after.clear, after.newest, alarm, fence.id, seen.device),
+                *(after.clear, after.newest, alarm, fence.id, position.device),
             )
 
 
@@ -234,8 +234,10 @@ def _report_crossing(
     """Raise an alarm about the crossing, or add the crossing to the open alarm. Return the alarm's
     id.
     """
-    said = Message(describe_crossing(fence.name, position, crossing, now))
-    posting = Posting(position.workspace, position.member, said, int(now), SOS_PRIORITY, alarm=True)
+    message = Message(describe_crossing(fence.name, position, crossing, now))
+    posting = Posting(
+        position.workspace, position.member, message, int(now), SOS_PRIORITY, alarm=True
+    )
     incident = (
         None if alarm is None else sos.find_incident(db, position.workspace, alarm, locked=True)
     )
@@ -252,8 +254,8 @@ def describe_crossing(name: str, position: KitPosition, crossing: Crossing, now:
     before = "the one before"
     if crossing.unclear_between:
         before = "those in between do not show the side; the last one that does"
-    came = f"; it came at {format_time(now, now)}" if now - crossing.at > LATE_S else ""
+    delay_text = f"; it came at {format_time(now, now)}" if now - crossing.at > LATE_S else ""
     return (
         f"{position.name}'s position of {format_time(crossing.at, now)} was {now_side} '{name}'"
-        f" ({place}); {before}, of {format_time(crossing.before, now)}, {other_side}{came}"
+        f" ({place}); {before}, of {format_time(crossing.before, now)}, {other_side}{delay_text}"
     )

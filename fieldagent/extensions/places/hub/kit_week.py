@@ -105,7 +105,7 @@ def read_kit_week(
         " JOIN member ON member.id = device.member WHERE device.id = ? AND workspace = ?",
         *(device, workspace),
     )
-    whose = Identity(str(member), user, type_)
+    identity = Identity(str(member), user, type_)
     track: list[PlacedPoint] = []
     sent: list[SentItem] = []
     unproved, is_cut = 0, False
@@ -123,7 +123,7 @@ def read_kit_week(
         if isinstance(content, Location):
             unproved += bool(unauthenticated)
             if not unauthenticated:
-                track.append(PlacedPoint(request_id, whose, name, moment, content, is_sos == 1))
+                track.append(PlacedPoint(request_id, identity, name, moment, content, is_sos == 1))
     track.sort(key=lambda each: each.moment)
     deliveries = _list_received(db, workspace, device, week, now)
     days = usage.list_days(db, workspace, *week.days, device)
@@ -160,9 +160,9 @@ def _list_sent(
             " (SELECT sos.kind FROM sos WHERE sos.id = incident) = 'sos') ORDER BY id LIMIT ?",
             *(workspace, member, place, device, week.begins, AT_ONCE),
         )
-        for id_, *said in rows:
+        for id_, *columns in rows:
             place = id_
-            yield tuple(said)
+            yield tuple(columns)
         if len(rows) < AT_ONCE:
             return
 
@@ -224,7 +224,8 @@ def encode_week(report: KitWeek) -> Mapping[str, Any]:
         ],
         "unproved": report.unproved,
         "gaps": [
-            {"from": begins.timestamp(), "to": ends.timestamp()} for begins, ends in report.gaps()
+            {"from": gap_start.timestamp(), "to": ends.timestamp()}
+            for gap_start, ends in report.gaps()
         ],
         "fromKit": dict(sorted(report.sent_counts().items())),
         "toKit": [

@@ -35,10 +35,10 @@ def parse_report(request: Request) -> TrackerReport | None:
         raise Problem(400, "the position is encrypted: remove the encryption key in OwnTracks")
     if document.get("_type") != "location":
         return None
-    topic, asked = document.get("topic"), dict(request.query)
+    topic, query = document.get("topic"), dict(request.query)
     user, device = (request.headers.get(f"x-limit-{part}", "") for part in "ud")
-    if asked.get("u") and asked.get("d"):
-        user, device = asked["u"], asked["d"]
+    if query.get("u") and query.get("d"):
+        user, device = query["u"], query["d"]
     elif isinstance(topic, str) and topic.count("/") >= 2:
         user, device = topic.split("/")[1:3]
     ident = f"{user}/{device}" if user and device else document.get("tid")

@@ -34,13 +34,13 @@ def _is_anything_watched(db: Db, positions: Sequence[KitPosition]) -> bool:
     """Return True if a fence or a route may apply to these positions. This single query is
     sufficient for most positions, because neither applies to them.
     """
-    workspaces, those = make_membership(db, sorted({each.workspace for each in positions}))
-    among, devices = make_membership(db, sorted({each.device for each in positions}))
+    workspaces, workspace_ids = make_membership(db, sorted({each.workspace for each in positions}))
+    membership, devices = make_membership(db, sorted({each.device for each in positions}))
     return bool(
         db.execute(
             f"SELECT 1 FROM fence WHERE workspace {workspaces} UNION ALL"
-            f" SELECT 1 FROM route WHERE ended IS NULL AND device {among} LIMIT 1",
-            *those,
+            f" SELECT 1 FROM route WHERE ended IS NULL AND device {membership} LIMIT 1",
+            *workspace_ids,
             *devices,
         )
     )

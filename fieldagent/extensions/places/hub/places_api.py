@@ -153,17 +153,17 @@ class PlacesApi:
             raise Problem(
                 422, "nothing was changed: a fence must have either a circle or a polygon"
             )
-        drawn = body["circle"] if "circle" in body else _parse_polygon(body["polygon"])
+        outline = body["circle"] if "circle" in body else _parse_polygon(body["polygon"])
         kits = FenceKits(body.get("devices", ()), body.get("group", ""))
 
         def store_fence(db: Db, now: float) -> dict[str, Any]:
-            name, alarm_on, by = (
+            name, alarm_on, person = (
                 body["name"],
                 body.get("alarm_on", REPORTED_CROSSINGS[0]),
                 str(caller.member),
             )
             fence = fences.add_fence(
-                db, caller.workspace, name, drawn, alarm_on, kits, now, actor=by
+                db, caller.workspace, name, outline, alarm_on, kits, now, actor=person
             )
             return _find_entry(fences.list_fences(db, caller.workspace), fence)
 
@@ -196,16 +196,16 @@ class PlacesApi:
         place. Raises Problem 409 if the device is in another workspace.
         """
         refuse_others(request, ())
-        body, asked = read_body(request, NEW_ROUTE), read_repeatable(request, caller)
+        body, repeatable = read_body(request, NEW_ROUTE), read_repeatable(request, caller)
         place: Circle = body["circle"]
         name = body.get("name", f"{place.latitude:g} {place.longitude:g}")
 
         def store_route(db: Db, now: float) -> dict[str, Any]:
-            if done := find_answer(db, asked):
-                listed = routes.list_routes(db, caller.workspace)
-                if not any(each["id"] == int(done) for each in listed):
-                    raise make_unknown("route", done)
-                return _find_entry(listed, int(done))
+            if earlier_answer := find_answer(db, repeatable):
+                known_routes = routes.list_routes(db, caller.workspace)
+                if not any(each["id"] == int(earlier_answer) for each in known_routes):
+                    raise make_unknown("route", earlier_answer)
+                return _find_entry(known_routes, int(earlier_answer))
             device = body["device"]
             if not is_device_known(db, caller, device):
                 raise make_wrong(
@@ -214,7 +214,7 @@ class PlacesApi:
             margin = body.get("margin", DEFAULT_MARGIN_S)
             plan = RoutePlan(device, name, place, body["due"].timestamp(), margin)
             route = routes.add_route(db, caller.workspace, plan, now, actor=str(caller.member))
-            store_result(db, asked, str(route), now)
+            store_result(db, repeatable, str(route), now)
             return _find_entry(routes.list_routes(db, caller.workspace), route)
 
         return make_json_response(await self._commit(store_route), 201)
@@ -223,12 +223,12 @@ class PlacesApi:
         """End a route in the name of the caller, with a reason."""
         refuse_others(request, ())
         body = read_body(request, ENDING)
-        route, who = read_id(id), Actor(caller.member, caller.name)
+        route, actor = read_id(id), Actor(caller.member, caller.name)
 
         def finish_route(db: Db, now: float) -> dict[str, Any] | None:
             if not any(each["id"] == route for each in routes.list_routes(db, caller.workspace)):
                 return None
-            routes.end_route(db, caller.workspace, route, who, body["why"], now)
+            routes.end_route(db, caller.workspace, route, actor, body["why"], now)
             return _find_entry(routes.list_routes(db, caller.workspace), route)
 
         if (answer := await self._commit(finish_route)) is None:

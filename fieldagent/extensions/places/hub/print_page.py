@@ -68,8 +68,8 @@ def describe_end(incident: dict[str, Any]) -> str:
     ends = [step for step in incident["timeline"] if step["event"] == "closed"]
     if incident["closed"] is None or not ends:
         return ""
-    by = ends[-1]["by"]
-    return ": ".join(filter(None, [by["name"] if by else "", ends[-1]["detail"]]))
+    person = ends[-1]["by"]
+    return ": ".join(filter(None, [person["name"] if person else "", ends[-1]["detail"]]))
 
 
 def _cut(report: KitWeek) -> list[str]:
@@ -86,8 +86,14 @@ def _render_positions(report: KitWeek) -> list[str]:
     for each in report.track:
         days.setdefault(each.moment.date().isoformat(), []).append(each)
     rows = [
-        (day, len(some), _format_clock(some[0]), _format_clock(some[-1]), _place(some[-1]))
-        for day, some in days.items()
+        (
+            day,
+            len(positions),
+            _format_clock(positions[0]),
+            _format_clock(positions[-1]),
+            _place(positions[-1]),
+        )
+        for day, positions in days.items()
     ]
     parts.append(_render_sketch(report.track, report.pause))
     head = ("Day (UTC)", "Positions", "First", "Last", "Last place")
@@ -95,11 +101,11 @@ def _render_positions(report: KitWeek) -> list[str]:
     usual = format_minutes(int(report.pause))
     gaps = [
         (
-            format_timestamp(begins),
+            format_timestamp(gap_start),
             format_timestamp(ends),
-            format_minutes(int((ends - begins).total_seconds() // 60 * 60)),
+            format_minutes(int((ends - gap_start).total_seconds() // 60 * 60)),
         )
-        for begins, ends in report.gaps()
+        for gap_start, ends in report.gaps()
     ]
     if not gaps:
         return [*parts, _line(f"No gap longer than {usual}.")]
@@ -201,8 +207,8 @@ def _render_sketch(track: Sequence[PlacedPoint], pause: float) -> str:
 
     min_x, min_y = min(xs), min(ys)
     parts = split_into_legs(track, pause)
-    drawn = [_render_stroke("", map(format_point, leg)) for leg in parts]
-    drawn += [
+    strokes = [_render_stroke("", map(format_point, leg)) for leg in parts]
+    strokes += [
         _render_stroke("gap", map(format_point, (before[-1], after[0])))
         for before, after in pairwise(parts)
     ]
@@ -210,7 +216,7 @@ def _render_sketch(track: Sequence[PlacedPoint], pause: float) -> str:
     return (
         f'<svg viewBox="0 0 {SKETCH_SIZE:.0f} {HIGH:.0f}" role="img" aria-label="The track, north'
         ' up">'
-        f'{"".join(drawn)}<circle cx="{x}" cy="{y}" r="4"/></svg>'
+        f'{"".join(strokes)}<circle cx="{x}" cy="{y}" r="4"/></svg>'
     )
 
 

@@ -31,10 +31,10 @@ class ReportsApi:
         """Return the report of the current week, or of the requested week."""
         refuse_others(request, ("week", "format"))
         now = self._acts.clock()
-        named = read_one_of(request, "format", ("json", *FORMATS)) or "json"
-        asked = dict(request.query).get("week")
+        format_name = read_one_of(request, "format", ("json", *FORMATS)) or "json"
+        week_name = dict(request.query).get("week")
         try:
-            week = find_week(now) if asked is None else parse_week(asked)
+            week = find_week(now) if week_name is None else parse_week(week_name)
         except WrongWeek as wrong:
             raise Problem(400, sentence("?week= is invalid: {wrong}", wrong=wrong)) from None
 
@@ -43,10 +43,13 @@ class ReportsApi:
             return kit_week.read_kit_week(db, caller.workspace, device, week, self._prices, now)
 
         week_report = await self._acts.store.read(find_kit_week)
-        if named == "json":
+        if format_name == "json":
             return make_json_response(kit_week.encode_week(week_report))
-        kind = FORMATS[named]
-        file = f'filename="kit-{week_report.device}-{week.name}.{named}"'
-        where = f"{'inline' if named == 'html' else 'attachment'}; {file}"
-        headers = (("Content-Disposition", where), ("Content-Security-Policy", print_page.POLICY))
+        kind = FORMATS[format_name]
+        file = f'filename="kit-{week_report.device}-{week.name}.{format_name}"'
+        disposition = f"{'inline' if format_name == 'html' else 'attachment'}; {file}"
+        headers = (
+            ("Content-Disposition", disposition),
+            ("Content-Security-Policy", print_page.POLICY),
+        )
         return Response(200, kind.write(week_report), kind.content_type, headers)

@@ -26,16 +26,16 @@ def add(call: Call) -> Result:
     """Add a route for a kit. Print its number, its due time and the time of the alarm. Raises
     Refused if `--to` is not a circle.
     """
-    asked = call.arguments
-    device = directory.find_device_named(*call.here, asked.kit)
+    arguments = call.arguments
+    device = directory.find_device_named(*call.here, arguments.kit)
     try:
-        place = shape.parse_circle(asked.to)
+        place = shape.parse_circle(arguments.to)
     except WrongShape as wrong:
         raise Refused(f"--to: {wrong}") from None
-    name = asked.name or f"{place.latitude:g} {place.longitude:g}"
-    plan = RoutePlan(device, name, place, parse_due_time(asked.by, call.now), asked.margin)
+    name = arguments.name or f"{place.latitude:g} {place.longitude:g}"
+    plan = RoutePlan(device, name, place, parse_due_time(arguments.by, call.now), arguments.margin)
     route = routes.add_route(*call.here, plan, call.now)
-    due = plan.due if asked.json else format_local_time(plan.due)
+    due = plan.due if arguments.json else format_local_time(plan.due)
     return {"id": route, "due": due, "margin": format_span(plan.margin)}
 
 
@@ -81,8 +81,8 @@ def end(call: Call) -> Result:
     """End a route in the name of a user, with a reason. An alarm about the route remains until a
     person closes it.
     """
-    asked = call.arguments
-    member = directory.find_member(*call.here, asked.by)
+    arguments = call.arguments
+    member = directory.find_member(*call.here, arguments.by)
     ((name,),) = call.db.execute("SELECT name FROM member WHERE id = ?", member)
-    routes.end_route(*call.here, asked.id, Actor(member, name), asked.why, call.now)
-    return {"id": asked.id, "ended": True}
+    routes.end_route(*call.here, arguments.id, Actor(member, name), arguments.why, call.now)
+    return {"id": arguments.id, "ended": True}

@@ -66,8 +66,8 @@ def add_route(
             )
         )
     sql = "SELECT count(*) FROM route WHERE workspace = ? AND ended IS NULL"
-    ((there,),) = db.execute(sql, workspace)
-    if there >= ROUTES_MAX:
+    ((route_count,),) = db.execute(sql, workspace)
+    if route_count >= ROUTES_MAX:
         raise Refused(
             sentence("a workspace can have {max} active routes at most: end some", max=ROUTES_MAX)
         )
@@ -105,25 +105,25 @@ def list_routes(db: Db, workspace: int) -> list[Row]:
 
 
 def _encode_route(row: Sequence[Any]) -> Row:
-    id_, device, kit, name, drawn, due, margin, created, *stages = row
-    arrived, alarm, ended, ended_by, why = stages
+    id_, device, kit, name, outline, due, margin, created, *stages = row
+    arrived_at, alarm, ended_at, ended_by, reason = stages
     state = "overdue" if alarm is not None else "under way"
-    if ended is not None:
-        state = "ended" if arrived is None else "arrived"
+    if ended_at is not None:
+        state = "ended" if arrived_at is None else "arrived"
     return {
         "id": id_,
         "device": {"id": device, "name": kit},
         "name": name,
-        **shape.parse_stored_drawing(drawn),
+        **shape.parse_stored_drawing(outline),
         "due": float(due),
         "margin": margin,
         "created": float(created),
         "state": state,
-        "arrived": None if arrived is None else float(arrived),
+        "arrived": None if arrived_at is None else float(arrived_at),
         "incident": alarm,
-        "ended": None if ended is None else float(ended),
+        "ended": None if ended_at is None else float(ended_at),
         "endedBy": ended_by,
-        "why": why,
+        "why": reason,
     }
 
 
@@ -149,21 +149,21 @@ def end_route(db: Db, workspace: int, route: int, actor: Actor, reason: str, now
     if alarm is not None and db.execute("SELECT 1 FROM sos WHERE id = ?", alarm):
         detail = f"the route to {name} is ended: {reason}"
         sos.record_event(db, alarm, "note", now, member=actor.member, detail=detail)
-    by = ADMINISTRATION if actor.member is None else str(actor.member)
-    audit.write_line(db, workspace, by, "route end", f"{route}: {reason}", now)
+    person = ADMINISTRATION if actor.member is None else str(actor.member)
+    audit.write_line(db, workspace, person, "route end", f"{route}: {reason}", now)
 
 
 def end_arrived_routes(db: Db, positions: Sequence[KitPosition], now: float) -> None:
     """End the routes whose kits have arrived. `positions` are in the order of each kit's own
     times.
     """
-    among, devices = make_membership(db, sorted({each.device for each in positions}))
-    for id_, device, name, drawn, alarm, created in db.execute(
+    membership, devices = make_membership(db, sorted({each.device for each in positions}))
+    for id_, device, name, outline, alarm, created in db.execute(
         "SELECT id, device, name, shape, alarm, created FROM route WHERE ended IS NULL"
-        f" AND device {among} ORDER BY id{db.for_update()}",
+        f" AND device {membership} ORDER BY id{db.for_update()}",
         *devices,
     ):
-        if (place := shape.load_stored_shape(drawn)) is None:
+        if (place := shape.load_stored_shape(outline)) is None:
             continue
         within = (
             each.position.at
@@ -224,9 +224,9 @@ def _describe_newest(place: Sequence[float | None], now: float) -> str:
 
 def forget(db: Db, before: float) -> int:
     """Delete some routes that ended before `before`, and return their number."""
-    gone = db.execute(
+    deleted = db.execute(
         "DELETE FROM route WHERE id IN (SELECT id FROM route WHERE ended < ? ORDER BY id LIMIT ?)"
         " RETURNING id",
         *(before, AT_ONCE),
     )
-    return len(gone)
+    return len(deleted)

@@ -293,14 +293,14 @@ def _find_crossing(ring: Sequence[Point]) -> tuple[int, int] | None:
     Return None if no sides cross.
     """
     sides = [*pairwise(ring)]
-    for one, (a, b) in enumerate(sides):
-        for other in range(one + 2, len(sides)):
+    for index, (a, b) in enumerate(sides):
+        for other in range(index + 2, len(sides)):
             c, d = sides[other]
             if min(a[0], b[0]) > max(c[0], d[0]) or max(a[0], b[0]) < min(c[0], d[0]):
                 continue
             apart = _compute_side(a, b, c) * _compute_side(a, b, d) < 0
             if apart and _compute_side(c, d, a) * _compute_side(c, d, b) < 0:
-                return one + 1, other + 1
+                return index + 1, other + 1
     return None
 
 

@@ -36,9 +36,9 @@ def add(call: Call) -> Result:
     """Add a tracker of a user and print its number. The tracker is a device that cannot receive
     anything. Raises Refused if a tracker of the workspace has the same `--id`.
     """
-    asked, ident = call.arguments, call.arguments.id.strip()
+    arguments, ident = call.arguments, call.arguments.id.strip()
     id_ = trackers.add_tracker(
-        *call.here, call.member, asked.name, ident, interval_s=asked.every, now=call.now
+        *call.here, call.member, arguments.name, ident, interval_s=arguments.every, now=call.now
     )
     return {"id": id_, "tracker": ident}
 

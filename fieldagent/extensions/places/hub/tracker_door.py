@@ -76,14 +76,14 @@ class TrackerDoor:
         """
         source = await self._store.read(lambda db: find_source(db, secret))
         if source is None:
-            why = "trackers cannot report here: see `fieldagent hub tracker source list`"
-            raise await self._authentication.count_failure(request, "sources", Problem(404, why))
+            reason = "trackers cannot report here: see `fieldagent hub tracker source list`"
+            raise await self._authentication.count_failure(request, "sources", Problem(404, reason))
         try:
             report = kind.read(request)
         except Problem as fault:
             self._note(kind.name, ItemResult.UNREADABLE)
-            what = "%s sends a report that is refused: %s"
-            self._warn_once((source.workspace, kind.name, ""), what, kind.title, fault.detail)
+            warning = "%s sends a report that is refused: %s"
+            self._warn_once((source.workspace, kind.name, ""), warning, kind.title, fault.detail)
             raise
         if report is not None:
             await self._store_report(kind, source, report)
@@ -107,22 +107,22 @@ class TrackerDoor:
         self._note(kind.name, became)
         if became is ItemResult.REFUSED:
             self._warn_of_unknown(kind, source, report)
-            why = f"the tracker {report.ident!r} is not added: use `fieldagent hub tracker add`"
-            raise Problem(404, why)
+            reason = f"the tracker {report.ident!r} is not added: use `fieldagent hub tracker add`"
+            raise Problem(404, reason)
 
     def _warn_of_unknown(
         self, kind: TrackerKind, source: ReportAddress, report: TrackerReport
     ) -> None:
         ident, remedy = report.ident, "`fieldagent hub tracker add NAME --id %r --user USER` does"
         if report.alarm:
-            what = (
+            warning = (
                 "%s delivered an alarm of the tracker %r, which is not added and raises no"
                 f" alarm: {remedy}"
             )
-            self._warn_once((source.workspace, ident, "alarm"), what, kind.title, ident, ident)
+            self._warn_once((source.workspace, ident, "alarm"), warning, kind.title, ident, ident)
         else:
-            what = f"%s delivered a report of the tracker %r, which is not added: {remedy}"
-            self._warn_once((source.workspace, ident, ""), what, kind.title, ident, ident)
+            warning = f"%s delivered a report of the tracker %r, which is not added: {remedy}"
+            self._warn_once((source.workspace, ident, ""), warning, kind.title, ident, ident)
 
     def _warn_once(self, key: tuple[int, str, str], what: str, *values: object) -> None:
         if key in self._told or len(self._told) >= WARNINGS_MAX:

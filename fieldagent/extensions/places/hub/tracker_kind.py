@@ -76,11 +76,11 @@ def join_alarms(*values: Any) -> str:
     """Return all alarms of a report, separated by commas. Each value is a text, a list or another
     JSON value.
     """
-    words: list[str] = []
+    alarm_words: list[str] = []
     for value in values:
         each = value if isinstance(value, list) else [value]
-        words += [str(word) for word in each if word not in (None, "", 0)]
-    return ",".join(dict.fromkeys(words))
+        alarm_words += [str(word) for word in each if word not in (None, "", 0)]
+    return ",".join(dict.fromkeys(alarm_words))
 
 
 def make_report(

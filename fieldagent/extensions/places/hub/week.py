@@ -59,14 +59,14 @@ def find_week(moment: float) -> Week:
 
 def _make_week(monday: date) -> Week:
     year, number, _ = monday.isocalendar()
-    begins = datetime(monday.year, monday.month, monday.day, tzinfo=UTC)
-    ends = begins + timedelta(days=7)  # The end of 9999-W52 is after the last possible date.
-    return Week(f"{year}-W{number:02}", begins.timestamp(), ends.timestamp())
+    starts_at = datetime(monday.year, monday.month, monday.day, tzinfo=UTC)
+    ends = starts_at + timedelta(days=7)  # The end of 9999-W52 is after the last possible date.
+    return Week(f"{year}-W{number:02}", starts_at.timestamp(), ends.timestamp())
 
 
 def compute_longest_pause(times: Sequence[float]) -> float:
     """Return the length in seconds of the longest pause that is not a gap. This is three times the
     median pause between two positions of the track, but at least 15 minutes.
     """
-    pauses = sorted(later - before for before, later in pairwise(times))
+    pauses = sorted(after - before for before, after in pairwise(times))
     return max(GAP_MIN_S, GAP_FACTOR * pauses[len(pauses) // 2]) if pauses else GAP_MIN_S

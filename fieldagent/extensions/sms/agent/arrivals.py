@@ -66,7 +66,7 @@ _Group = dict[int, _Piece]
 
 def find_arrivals(messages: Sequence[StoredMessage]) -> StoreContent:
     """Return the complete messages, and the messages with missing parts."""
-    whole: list[Arrival] = []
+    arrivals: list[Arrival] = []
     groups: dict[tuple[str, int, int], list[_Group]] = {}
     unreadable = [each for each in messages if each.message is None]
     for place, message, *_ in messages:
@@ -74,21 +74,21 @@ def find_arrivals(messages: Sequence[StoredMessage]) -> StoreContent:
             continue
         part = message.content.part if isinstance(message, Deliver) else None
         if not isinstance(message, Deliver) or part is None:
-            known = message if isinstance(message, Deliver | StatusReport) else None
-            whole.append(Arrival((place,), known))
+            parsed = message if isinstance(message, Deliver | StatusReport) else None
+            arrivals.append(Arrival((place,), parsed))
             continue
         piece = _Piece(place, message, part)
         alike = groups.setdefault((message.number, part.reference, part.total), [])
         if any(_is_again(piece, group) for group in alike):
-            whole.append(Arrival((place,), None))
+            arrivals.append(Arrival((place,), None))
             continue
         group = _find_group(piece, alike)
         group[part.number] = piece
         if len(group) == part.total:
             alike.remove(group)
-            whole.append(_join_parts(group))
+            arrivals.append(_join_parts(group))
     waiting = [_make_waiting(each) for alike in groups.values() for each in alike]
-    return StoreContent(whole, waiting, unreadable)
+    return StoreContent(arrivals, waiting, unreadable)
 
 
 def _compute_distance(piece: _Piece, group: _Group) -> float:

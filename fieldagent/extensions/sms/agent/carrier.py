@@ -183,10 +183,10 @@ class SmsCarrier:
         """
         self._ours = True
         self._outbox.set_limits(MESSAGE_LIMITS)
-        left = self._seat.turn.unacknowledged
-        while left:
+        unacknowledged = self._seat.turn.unacknowledged
+        while unacknowledged:
             reason = "the link ended before the hub acknowledged it"
-            await self._outbox.release(left.popleft(), reason=reason)
+            await self._outbox.release(unacknowledged.popleft(), reason=reason)
 
     async def _release(self, tag: bytes, reason: str, retry_after: float) -> None:
         sending = self._under_way.pop(tag, None)
@@ -204,8 +204,8 @@ class SmsCarrier:
         if count >= FRAMES_UNDER_WAY_MAX:
             return inf
         after = float(self._settings.after)
-        begins = turn.since + (min(URGENT_AFTER, after) if urgent else after)
-        return max(begins, self._rest.compute_end(urgent=urgent))
+        starts_at = turn.since + (min(URGENT_AFTER, after) if urgent else after)
+        return max(starts_at, self._rest.compute_end(urgent=urgent))
 
     def _is_affordable(self, *, urgent: bool) -> bool:
         return self._seat.budget.compute_remaining(urgent=urgent) != 0
@@ -241,9 +241,11 @@ class SmsCarrier:
         if late:
             await self._handle_unanswered(modem, late[0])
             return True
-        for urgent in (True, False):
-            if now >= self._compute_earliest(urgent=urgent) and await self._is_ready(urgent=urgent):
-                return await self._load(modem, urgent=urgent)
+        for is_urgent in (True, False):
+            if now >= self._compute_earliest(urgent=is_urgent) and await self._is_ready(
+                urgent=is_urgent
+            ):
+                return await self._load(modem, urgent=is_urgent)
         if self._owed and now >= self._rest.until and self._is_affordable(urgent=False):
             await self._acknowledge(modem)
             return True
@@ -271,12 +273,12 @@ class SmsCarrier:
                 retry_after=DAY_OVER_S,
             )
             return True
-        owed = self._remove_fitting_acks(transmission.body)
-        frame = SmsFrame(self._name, transmission.body, owed)
+        acknowledgements = self._remove_fitting_acks(transmission.body)
+        frame = SmsFrame(self._name, transmission.body, acknowledgements)
         tag = frame.tag_by(self._key_up)
         self._under_way[tag] = SentFrame(transmission, frame.encode_text(self._key_up))
         if await self._submit(modem, tag):
-            self._owed = [each for each in self._owed if each not in owed]
+            self._owed = [each for each in self._owed if each not in acknowledgements]
         return True
 
     def _remove_fitting_acks(self, envelope: bytes) -> tuple[bytes, ...]:
@@ -290,45 +292,45 @@ class SmsCarrier:
 
     async def _submit(self, modem: SmsModem, tag: bytes) -> bool:
         """Send an SMS for the first time or again. Return True if the SMS may have been sent."""
-        under_way = self._under_way[tag]
+        outgoing = self._under_way[tag]
         await self._seat.budget.spend(1)
         self._show()
-        if self._under_way.get(tag) is not under_way:
+        if self._under_way.get(tag) is not outgoing:
             # The IP link works again and delivers the content, so cancel the record of the cost.
             await self._seat.budget.spend(-1)
             return False
-        packages = self._outbox.get_packages(under_way.transmission)
-        sent = await modem.send(self._message(under_way.text))
-        here = self._under_way.get(tag) is under_way  # False if the IP link works again.
+        packages = self._outbox.get_packages(outgoing.transmission)
+        sent = await modem.send(self._message(outgoing.text))
+        is_current = self._under_way.get(tag) is outgoing  # False if the IP link works again.
         if sent.outcome is Outcome.NOT_SENT:
             await self._seat.budget.spend(-1)
             self._show()
             self._rest.begin(final=sent.final)
             log.warning("an SMS was not sent: %s", sent.reason)
             self._seat.link.reason = sent.reason
-            if here and not under_way.copies:
+            if is_current and not outgoing.copies:
                 del self._under_way[tag]
-                rest = self._rest.compute_end(urgent=under_way.urgent) - trio.current_time()
+                rest = self._rest.compute_end(urgent=outgoing.urgent) - trio.current_time()
                 await self._outbox.settle(
-                    under_way.transmission,
+                    outgoing.transmission,
                     Outcome.NOT_SENT,
                     reason=sent.reason,
                     retry_after=max(0.0, rest),
                 )
-            elif here:
-                under_way.due = self._rest.compute_end(urgent=under_way.urgent)
+            elif is_current:
+                outgoing.due = self._rest.compute_end(urgent=outgoing.urgent)
             return False
         self._rest.end_pause()
-        under_way.copies += 1
-        under_way.due = trio.current_time() + self._answer_within(under_way)
+        outgoing.copies += 1
+        outgoing.due = trio.current_time() + self._answer_within(outgoing)
         forget_reference(self._under_way.values(), sent.reference)
         if sent.reference is not None:
-            under_way.references[sent.reference] = under_way.copies
+            outgoing.references[sent.reference] = outgoing.copies
         await self._outbox.record_sms(packages)
-        here = self._under_way.get(tag) is under_way
-        if here and sent.outcome is Outcome.DOUBTFUL:
+        is_current = self._under_way.get(tag) is outgoing
+        if is_current and sent.outcome is Outcome.DOUBTFUL:
             log.warning("an SMS may have left: %s", sent.reason)
-            await self._outbox.settle(under_way.transmission, Outcome.DOUBTFUL, reason=sent.reason)
+            await self._outbox.settle(outgoing.transmission, Outcome.DOUBTFUL, reason=sent.reason)
         return True
 
     def _message(self, text: str) -> Submit:
@@ -345,25 +347,25 @@ class SmsCarrier:
         """Process a frame that the hub has not answered in time: send it again, or return its
         content to the queue.
         """
-        under_way = self._under_way[tag]
-        if under_way.copies >= COPIES_MAX:
-            reason = f"no answer of the hub to {under_way.copies} SMS"
-            rest = 0.0 if under_way.urgent else self._answer_within(under_way)
+        outgoing = self._under_way[tag]
+        if outgoing.copies >= COPIES_MAX:
+            reason = f"no answer of the hub to {outgoing.copies} SMS"
+            rest = 0.0 if outgoing.urgent else self._answer_within(outgoing)
             await self._release(tag, reason, rest)
-        elif not self._is_affordable(urgent=under_way.urgent):
+        elif not self._is_affordable(urgent=outgoing.urgent):
             await self._release(tag, self._describe_spent_day(), DAY_OVER_S)
-        elif trio.current_time() < self._rest.compute_end(urgent=under_way.urgent):
-            under_way.due = self._rest.compute_end(urgent=under_way.urgent)
+        elif trio.current_time() < self._rest.compute_end(urgent=outgoing.urgent):
+            outgoing.due = self._rest.compute_end(urgent=outgoing.urgent)
         else:
             reason = "the hub has not answered the SMS in time: sending again"
-            await self._outbox.settle(under_way.transmission, Outcome.DOUBTFUL, reason=reason)
-            if self._under_way.get(tag) is under_way:
+            await self._outbox.settle(outgoing.transmission, Outcome.DOUBTFUL, reason=reason)
+            if self._under_way.get(tag) is outgoing:
                 await self._submit(modem, tag)
 
     async def _acknowledge(self, modem: SmsModem) -> None:
         """Send the hub an SMS that contains nothing but acknowledgements."""
-        owed = tuple(self._owed[: sms_frame.ACKNOWLEDGED_MAX])
-        text = SmsFrame(self._name, b"", owed).encode_text(self._key_up)
+        acknowledgements = tuple(self._owed[: sms_frame.ACKNOWLEDGED_MAX])
+        text = SmsFrame(self._name, b"", acknowledgements).encode_text(self._key_up)
         await self._seat.budget.spend(1)
         sent = await modem.send(self._message(text))
         if sent.outcome is Outcome.NOT_SENT:
@@ -371,7 +373,7 @@ class SmsCarrier:
             self._rest.begin(final=sent.final)
             return
         forget_reference(self._under_way.values(), sent.reference)
-        self._owed = [each for each in self._owed if each not in owed]
+        self._owed = [each for each in self._owed if each not in acknowledgements]
 
     async def _wait(self, modem: SmsModem) -> None:
         """Wait until something may be due."""
@@ -383,12 +385,12 @@ class SmsCarrier:
         ]
         if self._ours:
             moments += [each.due for each in self._under_way.values()]
-        for urgent in (True, False):
-            begins = self._compute_earliest(urgent=urgent)
-            if begins > now:
-                moments.append(begins)
-            elif urgent or self._is_affordable(urgent=False):
-                events.append(partial(self._outbox.wait_until_ready, urgent=urgent))
+        for is_urgent in (True, False):
+            starts_at = self._compute_earliest(urgent=is_urgent)
+            if starts_at > now:
+                moments.append(starts_at)
+            elif is_urgent or self._is_affordable(urgent=False):
+                events.append(partial(self._outbox.wait_until_ready, urgent=is_urgent))
         if self._ours and self._owed:
             moments.append(max(self._rest.until, now + 1.0))
         if not modem.arrived:
@@ -398,8 +400,8 @@ class SmsCarrier:
 
     async def _read_stored_messages(self, modem: SmsModem) -> None:
         # Some modems do not report the arrival of an SMS.
-        every = CHECK_INTERVAL_S if self._seat.turn.linked else modem.look_soon
-        self._next_look = trio.current_time() + every
+        check_interval = CHECK_INTERVAL_S if self._seat.turn.linked else modem.look_soon
+        self._next_look = trio.current_time() + check_interval
         contents = await modem.read_store()
         for arrival in contents.whole:
             match arrival.message:
@@ -467,9 +469,9 @@ class SmsCarrier:
             await self._seat.reception.receive(text.encode(), damage=damage)
             return
         for tag in frame.acknowledged:
-            under_way = self._under_way.pop(tag, None)
-            if under_way is not None:
-                await self._outbox.settle(under_way.transmission, Outcome.SENT)
+            outgoing = self._under_way.pop(tag, None)
+            if outgoing is not None:
+                await self._outbox.settle(outgoing.transmission, Outcome.SENT)
         if frame.envelope:
             await self._seat.reception.receive(frame.envelope)
             if frame.tag not in self._owed and not self._seat.turn.linked:
@@ -495,16 +497,16 @@ class SmsCarrier:
     def _show(self) -> None:
         link, facts = self._seat.link, self._seat.cellular.facts
         self._seat.cellular.record_signal(link.signal)
-        over = "" if self._is_affordable(urgent=False) else self._describe_spent_day()
-        reason = over or link.reason
+        spent_text = "" if self._is_affordable(urgent=False) else self._describe_spent_day()
+        reason = spent_text or link.reason
         facts["sms"] = f"{link.state.value}{': ' if reason else ''}{reason}"
         facts["smsToday"] = self._seat.budget.compute_spent()
         facts["smsUnderWay"] = len(self._under_way)
         facts["smsStrangers"] = self._strangers
         for name in ("smsModem", "smsStore", "healing"):
             if name in link.facts:
-                shown = "smsHealing" if name == "healing" else name
-                facts[shown] = link.facts[name]
+                shown_name = "smsHealing" if name == "healing" else name
+                facts[shown_name] = link.facts[name]
         if link.signal is not None:
             facts["smsSignal"] = link.signal
         else:

@@ -93,10 +93,12 @@ class GsmModem:
 
     async def ask(self, command: str, seconds: float = REPLY_MAX) -> GsmReply:
         """Send a command to the modem and return its reply. Raises GsmSilent, PortLost."""
-        shown = command.partition("=")[0] if "CPIN" in command else command
-        event = await self._exchange(shown, self.conversation.make_command(command), seconds)
+        shown_command = command.partition("=")[0] if "CPIN" in command else command
+        event = await self._exchange(
+            shown_command, self.conversation.make_command(command), seconds
+        )
         if not isinstance(event, GsmReply):
-            raise GsmSilent(f"{shown} was answered by a prompt")
+            raise GsmSilent(f"{shown_command} was answered by a prompt")
         return event
 
     async def _exchange(self, command_text: str, data: bytes, seconds: float) -> GsmEvent:
@@ -110,17 +112,17 @@ class GsmModem:
         """Pass a message to the modem and return the result. If the modem is lost while it sends,
         `lost` contains the error.
         """
-        written = False
+        is_written = False
         try:
             prompted = await self._exchange("AT+CMGS", self.conversation.submit(message), REPLY_MAX)
             if isinstance(prompted, GsmReply):
                 return _read_refused_prompt(prompted)
             pdu = self.conversation.encode_pdu(message)
-            written = True
+            is_written = True
             event = await self._write_message(pdu)
         except (GsmSilent, PortLost) as error:
             self.lost = error
-            if written:
+            if is_written:
                 return SendResult(Outcome.DOUBTFUL, reason=str(error))
             return SendResult(Outcome.NOT_SENT, reason=str(error))
         return sms_modem.find_result(event if isinstance(event, GsmReply) else None)
@@ -173,14 +175,14 @@ class GsmModem:
         filled = sms_modem.parse_used_places(await self.ask(sms_modem.STORE))
         if filled is None:
             return
-        taken, places = filled
-        self.link.facts["smsStore"] = f"{taken} of {places}"
-        was_crowded, self.crowded = self.crowded, taken >= ALARM_SHARE * places
+        used_places, places = filled
+        self.link.facts["smsStore"] = f"{used_places} of {places}"
+        was_crowded, self.crowded = self.crowded, used_places >= ALARM_SHARE * places
         if not self.crowded:
             return
-        self.link.reason = f"its store is filled: {taken} of {places} places"
+        self.link.reason = f"its store is filled: {used_places} of {places} places"
         if not was_crowded:
-            log.warning("the GSM modem's store is filled: %d of %d places", taken, places)
+            log.warning("the GSM modem's store is filled: %d of %d places", used_places, places)
 
     async def set_up(self, pin: PinMemory) -> None:
         """Set the modem up and unlock its SIM. Raises GsmSilent, GsmRefuses, PortLost."""
@@ -201,8 +203,8 @@ class GsmModem:
         else:
             raise GsmSilent("the modem offers no store for SMS: is its SIM still busy?")
         await self.ask(sms_modem.NO_ACKNOWLEDGEMENT)
-        offered = await self.ask(sms_modem.NOTIFICATIONS)
-        if not (await self.ask(sms_modem.make_notify_command(offered))).ok:
+        offered_modes = await self.ask(sms_modem.NOTIFICATIONS)
+        if not (await self.ask(sms_modem.make_notify_command(offered_modes))).ok:
             log.info("the GSM modem does not report new SMS: the agent polls it")
 
     async def _wake(self) -> None:
@@ -225,8 +227,8 @@ class GsmModem:
             raise GsmRefuses(f"{wants}: put the SIM into a telephone and fix this")
         if not pin.value:
             raise GsmRefuses("the SIM needs its PIN: set sms-pin")
-        if why := pin.describe_hindrance():
-            raise GsmRefuses(why)
+        if hindrance := pin.describe_hindrance():
+            raise GsmRefuses(hindrance)
         pin.record_attempt()
         reply = await self.ask(sms_modem.make_unlock_command(pin.value), LIST_MAX_S)
         if reply.error in sms_modem.SIM_BUSY:

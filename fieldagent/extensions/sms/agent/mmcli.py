@@ -63,31 +63,31 @@ class ManagedModem:
 
     async def ask(self, *arguments: str) -> str:
         """Run mmcli and return its output. Raises GsmSilent, GsmRefuses."""
-        ended = await _run(arguments, REPLY_TIMEOUT_S)
-        if ended.status == 0:
-            return ended.output
-        if modem_manager.is_not_allowed(ended.errors):
+        result = await _run(arguments, REPLY_TIMEOUT_S)
+        if result.status == 0:
+            return result.output
+        if modem_manager.is_not_allowed(result.errors):
             raise GsmRefuses(modem_manager.NOT_ALLOWED)
-        raise GsmSilent(f"mmcli reports: {modem_manager.parse_error(ended.errors)}")
+        raise GsmSilent(f"mmcli reports: {modem_manager.parse_error(result.errors)}")
 
     async def send(self, message: Submit) -> SendResult:
         try:
-            made = await self.ask(*modem_manager.make_create_arguments(self.name, message))
-            place = modem_manager.parse_created(made)
+            created = await self.ask(*modem_manager.make_create_arguments(self.name, message))
+            place = modem_manager.parse_created(created)
         except (GsmSilent, GsmRefuses, RemoteProtocolError) as error:
             self.lost = error if not isinstance(error, RemoteProtocolError) else _make_silent(error)
             return SendResult(Outcome.NOT_SENT, reason=str(error))
         try:
-            ended = await _run(
+            result = await _run(
                 modem_manager.make_send_arguments(place, SEND_SECONDS), self.send_max
             )
         except GsmSilent as error:
             self.lost = error
             return SendResult(Outcome.DOUBTFUL, reason=str(error))
-        if ended.status == 0:
+        if result.status == 0:
             sent = SendResult(Outcome.SENT, await self._find_reference(place))
         else:
-            sent = modem_manager.find_result(ended.errors)
+            sent = modem_manager.find_result(result.errors)
         await self._forget(place)
         return sent
 
@@ -127,21 +127,21 @@ class ManagedModem:
         """Return a stored message, or None if it cannot be read or does not exist any more. The
         message remains in the store.
         """
-        ended = await _run(modem_manager.make_query_arguments(place), REPLY_TIMEOUT_S)
+        result = await _run(modem_manager.make_query_arguments(place), REPLY_TIMEOUT_S)
         try:
-            if ended.status:
-                raise RemoteProtocolError(modem_manager.parse_error(ended.errors))
-            return modem_manager.parse_message(place, ended.output)
+            if result.status:
+                raise RemoteProtocolError(modem_manager.parse_error(result.errors))
+            return modem_manager.parse_message(place, result.output)
         except RemoteProtocolError as error:
             self._log_once(place, f"SMS {place} of ModemManager cannot be read: {error}")
             return None
 
     async def delete(self, place: int) -> None:
-        ended = await _run(modem_manager.make_delete_arguments(self.name, place), REPLY_TIMEOUT_S)
-        if modem_manager.is_not_allowed(ended.errors):
+        result = await _run(modem_manager.make_delete_arguments(self.name, place), REPLY_TIMEOUT_S)
+        if modem_manager.is_not_allowed(result.errors):
             raise GsmRefuses(modem_manager.NOT_ALLOWED)
-        if ended.status:
-            reason = modem_manager.parse_error(ended.errors)
+        if result.status:
+            reason = modem_manager.parse_error(result.errors)
             self._log_once(place, f"ModemManager did not delete SMS {place}: {reason}")
 
     def _log_once(self, place: int, text: str) -> None:
@@ -218,11 +218,11 @@ async def _run(arguments: list[str] | tuple[str, ...], seconds: float) -> _Finis
     finally:
         if process.returncode is None:
             await end_group(process)
-    shown = " ".join(arguments[-2:])[:60]
+    shown_command = " ".join(arguments[-2:])[:60]
     if len(output) + len(errors) > OUTPUT_MAX:
-        raise GsmSilent(f"mmcli wrote more than {OUTPUT_MAX} bytes ({shown})")
+        raise GsmSilent(f"mmcli wrote more than {OUTPUT_MAX} bytes ({shown_command})")
     if limit.cancelled_caught or process.returncode is None:
-        raise GsmSilent(f"mmcli did not end within {seconds:.0f} s ({shown})")
+        raise GsmSilent(f"mmcli did not end within {seconds:.0f} s ({shown_command})")
     text, complained = output.decode(errors="replace"), errors.decode(errors="replace")
     return _FinishedProcess(process.returncode, text, complained)
 

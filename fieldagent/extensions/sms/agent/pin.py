@@ -55,11 +55,11 @@ class PinMemory:
         """Return the number of attempts with an unknown result, or None if the SIM has refused the
         PIN.
         """
-        kept = b""
+        stored = b""
         with suppress(OSError):
-            kept = self.file.read_bytes()
-        mine, _, tries = kept.partition(b" ")
-        if mine != self._print():
+            stored = self.file.read_bytes()
+        stored_pin, _, tries = stored.partition(b" ")
+        if stored_pin != self._print():
             return 0
         return int(tries) if tries.isdigit() else None
 

@@ -37,8 +37,8 @@ def normalise_number(sender: str) -> str:
     """Return a number in the form that contacts' addresses have. Some services write spaces in
     numbers, or 00 instead of the plus sign.
     """
-    bare = re.sub(r"[\s()./-]", "", sender)
-    return f"+{bare[2:]}" if bare.startswith("00") else bare
+    digits = re.sub(r"[\s()./-]", "", sender)
+    return f"+{digits[2:]}" if digits.startswith("00") else digits
 
 
 async def post(
@@ -63,11 +63,11 @@ async def post(
         )
     if 200 <= reply.status < 300:
         return HandoverResult(HandoverOutcome.HANDED)
-    said = " ".join(_read_member(reply, reason_member).split())[:_MESSAGE_CHARACTERS_MAX]
+    reason = " ".join(_read_member(reply, reason_member).split())[:_MESSAGE_CHARACTERS_MAX]
     # A service that responds with a 5xx status may have sent the message before.
     untaken = 400 <= reply.status < 500
     return make_failure(
-        f"{service} answered {reply.status}{': ' if said else ''}{said}", untaken=untaken
+        f"{service} answered {reply.status}{': ' if reason else ''}{reason}", untaken=untaken
     )
 
 

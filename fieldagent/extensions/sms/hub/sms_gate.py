@@ -109,13 +109,13 @@ async def _process_event(inward: AnswerServices, event: object, payload: object)
     if event == "sms:received":
         # Newer versions use `sender` instead of `phoneNumber`.
         sender = service.read_needed_member(payload, "phoneNumber", "sender")
-        words, at = (
+        text, at = (
             service.read_needed_member(payload, "message"),
             str(payload.get("receivedAt", "")),
         )
-        identity = service.make_identity(sender, words, at)
+        identity = service.make_identity(sender, text, at)
         await inward.inbox.receive_message(
-            ContactAnswer(NAME, identity, service.normalise_number(sender), words)
+            ContactAnswer(NAME, identity, service.normalise_number(sender), text)
         )
     elif event == "sms:delivered":
         await inward.inbox.report(service.read_needed_member(payload, "messageId"), True)

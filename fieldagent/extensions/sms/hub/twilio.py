@@ -42,8 +42,8 @@ _EMPTY_ANSWER = b'<?xml version="1.0" encoding="UTF-8"?><Response></Response>'
 
 def compute_signature(token: str, address: str, form: Mapping[str, str]) -> str:
     """Return the expected `X-Twilio-Signature` of a form that is posted to `address`."""
-    said = address + "".join(name + form[name] for name in sorted(form))
-    digest = hmac.new(token.encode(), said.encode(), hashlib.sha1).digest()
+    signed_text = address + "".join(name + form[name] for name in sorted(form))
+    digest = hmac.new(token.encode(), signed_text.encode(), hashlib.sha1).digest()
     return base64.b64encode(digest).decode()
 
 

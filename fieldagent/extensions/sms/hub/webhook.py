@@ -40,8 +40,8 @@ def _make_sender(host: ContactHost) -> Send:
     async def send(address: str, notice: Notice) -> HandoverResult:
         if _find_missing(own):
             return service.make_failure(_find_missing(own))
-        words = make_short_text(notice, answers=_is_answered(host))
-        message = {"id": notice.message_id, "to": address, "text": words}
+        text = make_short_text(notice, answers=_is_answered(host))
+        message = {"id": notice.message_id, "to": address, "text": text}
         body = json.dumps(message, ensure_ascii=False).encode("utf-8", "replace")
         secrets = own["sms-webhook-secret"]
         signed = signature.make_headers(notice.message_id, body, now=host.clock(), secrets=secrets)
@@ -69,19 +69,21 @@ def _make_routes(inward: AnswerServices) -> list[Route]:
     async def check_head(head: Request) -> None:
         header = head.headers.get("authorization", "")
         if not hmac.compare_digest(f"Bearer {token}".encode(), header.encode()):
-            how = (("WWW-Authenticate", "Bearer"),)
-            raise Problem(401, "Authorization is not sms-webhook-token as Bearer", headers=how)
+            challenge = (("WWW-Authenticate", "Bearer"),)
+            raise Problem(
+                401, "Authorization is not sms-webhook-token as Bearer", headers=challenge
+            )
 
     async def receive_message(request: Request, caller: None) -> Response:
         document = service.read_json_object(request)
         id_ = service.read_needed_member(document, "id", limit=200)
         if "state" not in document:
-            sender, words = (
+            sender, text = (
                 service.read_needed_member(document, "from"),
                 service.read_needed_member(document, "text"),
             )
             await inward.inbox.receive_message(
-                ContactAnswer(NAME, id_, service.normalise_number(sender), words)
+                ContactAnswer(NAME, id_, service.normalise_number(sender), text)
             )
         elif document["state"] in ("delivered", "failed"):
             reason = document.get("reason")

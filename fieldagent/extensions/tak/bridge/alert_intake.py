@@ -39,17 +39,17 @@ def accept_alert(
     """
     ident = f"tak:{alert.sender.uid}"
     if trackers.find_tracker(db, workspace, ident) is None:
-        ((many,),) = db.execute(
+        ((alert_count,),) = db.execute(
             "SELECT count(*) FROM tracker WHERE workspace = ? AND ident LIKE ?",
             *(workspace, f"{SHARED_TRACKER}%"),
         )
-        if many >= PHONES_MAX:
+        if alert_count >= PHONES_MAX:
             ident = SHARED_TRACKER
         if trackers.find_tracker(db, workspace, ident) is None:
-            whose = member
-            if whose is None or ident == SHARED_TRACKER:
-                whose = _find_voice(db, workspace, now)
-            _add(db, workspace, whose, alert.sender, ident, now)
+            sender_member = member
+            if sender_member is None or ident == SHARED_TRACKER:
+                sender_member = _find_voice(db, workspace, now)
+            _add(db, workspace, sender_member, alert.sender, ident, now)
     tracker = trackers.find_tracker(db, workspace, ident)
     if tracker is None:
         return ItemResult.REFUSED
@@ -80,9 +80,13 @@ def _add(db: Db, workspace: int, member: int, phone: TakUnit, ident: str, now: f
 
 def _find_voice(db: Db, workspace: int, now: float) -> int:
     """Return the member to whom phones of unknown people belong."""
-    known = db.execute(
+    known_voice = db.execute(
         "SELECT member.id FROM member JOIN membership ON membership.member = member.id"
         " WHERE workspace = ? AND type = 'Integration' AND name = ? ORDER BY member.id LIMIT 1",
         *(workspace, OTHER_PHONES),
     )
-    return int(known[0][0]) if known else texts_to_kits.add_voice(db, workspace, OTHER_PHONES, now)
+    return (
+        int(known_voice[0][0])
+        if known_voice
+        else texts_to_kits.add_voice(db, workspace, OTHER_PHONES, now)
+    )

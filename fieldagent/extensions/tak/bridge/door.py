@@ -78,12 +78,12 @@ class EventAdmission:
         connection on which the event arrived.
         """
         if kind.startswith(tak.POINTS):
-            wanted = self._markers and b"<marti" in raw
+            is_wanted = self._markers and b"<marti" in raw
         else:
             # Ignore an event for everyone, or for another user who has a separate connection.
             is_kind = kind in (tak.CHAT, tak.ON_PHONE, tak.READ, tak.CANCEL)
-            wanted = is_kind and uid.encode() in raw
-        return self._read(kind, raw, uid, now) if wanted else self.drop(ItemResult.OTHER)
+            is_wanted = is_kind and uid.encode() in raw
+        return self._read(kind, raw, uid, now) if is_wanted else self.drop(ItemResult.OTHER)
 
     def _read(self, kind: str, raw: bytes, uid: str, now: float) -> CotEvent | None:
         try:
@@ -98,9 +98,9 @@ class EventAdmission:
         if kind in (tak.ON_PHONE, tak.READ, tak.CANCEL):
             self._receipts, wait = RECEIPTS.admit(self._receipts, now)
             return self.drop(ItemResult.LIMITED) if wait else event
-        said = tak.read_chat(event) if kind == tak.CHAT else None
-        author = tak.read_marker_author(event) if said is None else said.sender
-        if author is None or (said is not None and said.to.uid != uid):
+        chat = tak.read_chat(event) if kind == tak.CHAT else None
+        author = tak.read_marker_author(event) if chat is None else chat.sender
+        if author is None or (chat is not None and chat.to.uid != uid):
             return self.drop(ItemResult.OTHER)
         return event if self._admit_from(author.uid, now) else self.drop(ItemResult.LIMITED)
 
@@ -123,13 +123,13 @@ class EventAdmission:
         return event
 
     def _admit_from(self, uid: str, now: float) -> bool:
-        mine, wait = OF_ONE.admit(self._rates.get(uid, 0.0), now)
+        next_rate, wait = OF_ONE.admit(self._rates.get(uid, 0.0), now)
         if wait:
             return False
         self._all, wait = OF_ALL.admit(self._all, now)
         if wait:
             return False
-        _store_value(self._rates, uid, mine)
+        _store_value(self._rates, uid, next_rate)
         return True
 
     def find_returned_unit(self, raw: bytes, now: float) -> CotEvent | None:
@@ -179,10 +179,10 @@ class EventAdmission:
 
 def _make_uid(raw: bytes) -> bytes:
     for quote in (b'"', b"'"):
-        begin = raw.find(b" uid=" + quote)
-        if begin >= 0:
-            begin += len(b" uid=") + 1
-            return raw[begin : raw.find(quote, begin)][:100]
+        start = raw.find(b" uid=" + quote)
+        if start >= 0:
+            start += len(b" uid=") + 1
+            return raw[start : raw.find(quote, start)][:100]
     return b""
 
 

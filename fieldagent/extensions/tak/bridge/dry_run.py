@@ -20,9 +20,11 @@ def describe_cost(quote: Quote, allowance: Allowance, caller: str, per_day: int,
     if len(quote.kits) > KITS_MAX:
         sentences.append(f"{format_count(len(quote.kits) - KITS_MAX, 'more kit')}.")
     sentences.append(_describe_verdict(quote))
-    listed = "is in tak-allow" if allowance.allowed else "is not in tak-allow"
-    left = max(0, allowance.remaining)
-    sentences.append(f"{caller} {listed}; {left} of {per_day} of tak-credits-per-day are left.")
+    list_text = "is in tak-allow" if allowance.allowed else "is not in tak-allow"
+    credits_left = max(0, allowance.remaining)
+    sentences.append(
+        f"{caller} {list_text}; {credits_left} of {per_day} of tak-credits-per-day are left."
+    )
     return " ".join(sentences)
 
 

@@ -56,13 +56,15 @@ class TakIntake:
         """
         in_hand = 0
         try:
-            async for came in self._get:
+            async for received in self._get:
                 in_hand = 1
-                await self._process_event(came)
+                await self._process_event(received)
                 in_hand = 0
         except trio.Cancelled:
-            if lost := in_hand + self._get.statistics().current_buffer_used:
-                log.error("%d events from the TAK server are lost: they were never stored", lost)
+            if lost_count := in_hand + self._get.statistics().current_buffer_used:
+                log.error(
+                    "%d events from the TAK server are lost: they were never stored", lost_count
+                )
             raise
 
     async def _process_event(self, received: ReceivedEvent) -> None:
@@ -105,23 +107,27 @@ class TakIntake:
 
     async def _process_cancel(self, event: CotEvent, now: float) -> None:
         """Record a cancelled alert, and send the alert again at once."""
-        said = event.find("emergency")
-        by = ("" if said is None else make_visible(said.text)[: inward.CALLSIGN_MAX]) or "somebody"
+        emergency_element = event.find("emergency")
+        canceler = (
+            ""
+            if emergency_element is None
+            else make_visible(emergency_element.text)[: inward.CALLSIGN_MAX]
+        ) or "somebody"
         self._host.note_events(ItemResult.REFUSED)
         uid = event.uid.removesuffix(tak.ALERT_SUFFIX)
-        whose = next((each for each, link in self._links.items() if link.unit.uid == uid), None)
-        if whose is None:
+        owner = next((each for each, link in self._links.items() if link.unit.uid == uid), None)
+        if owner is None:
             return
         for alarm in self._alarms.values():
             alarm.due_at = 0.0
         note = partial(
-            records.record_cancel_at_server, workspace=self._inbox.workspace, member=whose
+            records.record_cancel_at_server, workspace=self._inbox.workspace, member=owner
         )
-        await persist(self._host.store, partial(note, canceller=by, now=now))
+        await persist(self._host.store, partial(note, canceller=canceler, now=now))
 
     async def _process_tick(self, event: CotEvent, now: float) -> None:
         receipt = tak.read_receipt(event)
-        ours = receipt is not None and await persist(
+        is_ours = receipt is not None and await persist(
             self._host.store,
             lambda db: records.record_tick(
                 db,
@@ -132,20 +138,20 @@ class TakIntake:
                 read=receipt.read,
             ),
         )
-        self._host.note_events(ItemResult.RECEIPT if ours else ItemResult.REPEATED)
+        self._host.note_events(ItemResult.RECEIPT if is_ours else ItemResult.REPEATED)
 
     async def _process_item(self, received: ReceivedEvent, now: float) -> None:
-        said = tak.read_chat(received.event) if received.kind == tak.CHAT else None
-        author = tak.read_marker_author(received.event) if said is None else said.sender
+        chat = tak.read_chat(received.event) if received.kind == tak.CHAT else None
+        author = tak.read_marker_author(received.event) if chat is None else chat.sender
         link = self._links.get(received.member)
-        taken = TakOutcome(ItemResult.REFUSED)
+        outcome = TakOutcome(ItemResult.REFUSED)
         if author is not None and link is not None:
-            take = partial(self._enter_event, received, author, said, link.unit.callsign)
-            taken = await persist(self._host.store, partial(take, now=now))
-            asked = taken.became is ItemResult.ASKED
-            if taken.why and (asked or self._door.admit_reply(author.uid, now)):
-                await self._explain(link, author, taken.why)
-        self._host.note_events(taken.became)
+            take = partial(self._enter_event, received, author, chat, link.unit.callsign)
+            outcome = await persist(self._host.store, partial(take, now=now))
+            is_question = outcome.became is ItemResult.ASKED
+            if outcome.why and (is_question or self._door.admit_reply(author.uid, now)):
+                await self._explain(link, author, outcome.why)
+        self._host.note_events(outcome.became)
 
     def _enter_event(
         self,

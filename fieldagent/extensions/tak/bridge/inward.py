@@ -70,23 +70,23 @@ class TakOutcome(NamedTuple):
 
 def accept_chat(db: Db, inbox: TakInbox, member: int, chat: GeoChat, now: float) -> TakOutcome:
     """Accept a message for a member."""
-    words = make_visible(chat.text)
-    asked = tak_map.find_question(words)
-    words = asked or words
-    if not words or len(words.encode()) > TEXT_BYTES_MAX:
+    text = make_visible(chat.text)
+    question = tak_map.find_question(text)
+    text = question or text
+    if not text or len(text.encode()) > TEXT_BYTES_MAX:
         return TakOutcome(
-            ItemResult.REFUSED, words and f"Not sent: {TEXT_BYTES_MAX} bytes are the maximum."
+            ItemResult.REFUSED, text and f"Not sent: {TEXT_BYTES_MAX} bytes are the maximum."
         )
     posting = Posting(
-        inbox.workspace, 0, Message(words), int(now), PRIORITY, target=member, asks=True
+        inbox.workspace, 0, Message(text), int(now), PRIORITY, target=member, asks=True
     )
-    if asked:
+    if question:
         return _describe_cost(db, inbox, posting, chat.sender, now)
-    taken = _enter_event(db, inbox, posting, chat.sender, chat.message_id, now)
-    asks = emergency.make_question(words, direct=True)
-    if asks and taken.became is ItemResult.TAKEN:
-        return taken._replace(why=f"{asks} {taken.why}".rstrip())
-    return taken
+    outcome = _enter_event(db, inbox, posting, chat.sender, chat.message_id, now)
+    emergency_question = emergency.make_question(text, direct=True)
+    if emergency_question and outcome.became is ItemResult.TAKEN:
+        return outcome._replace(why=f"{emergency_question} {outcome.why}".rstrip())
+    return outcome
 
 
 def accept_marker(
@@ -124,9 +124,9 @@ def _enter_event(
         return TakOutcome(ItemResult.REPEATED)
     posting = replace(posting, sender=person.member, expires=now + records.OVER_AFTER_S)
     allowance = _make_allowance(db, inbox, person, now)
-    paid = spending.enter_within(db, posting, allowance, now)
-    records.record_entered_item(db, row, paid.entered.item, paid.credits)
-    return TakOutcome(ItemResult.TAKEN, f"The message {paid.reason}." if paid.reason else "")
+    entered = spending.enter_within(db, posting, allowance, now)
+    records.record_entered_item(db, row, entered.entered.item, entered.credits)
+    return TakOutcome(ItemResult.TAKEN, f"The message {entered.reason}." if entered.reason else "")
 
 
 def _describe_cost(
@@ -156,5 +156,5 @@ def _find_person(db: Db, inbox: TakInbox, author: TakUnit, now: float) -> TakPer
 
 def _make_allowance(db: Db, inbox: TakInbox, person: TakPerson, now: float) -> Allowance:
     rules = inbox.rules
-    left = rules.credits_per_day - records.compute_spent_today(db, now)
-    return Allowance(person.callsign in rules.allow, left, NOT_ALLOWED, SPENT_REASON)
+    credits_left = rules.credits_per_day - records.compute_spent_today(db, now)
+    return Allowance(person.callsign in rules.allow, credits_left, NOT_ALLOWED, SPENT_REASON)

@@ -77,10 +77,10 @@ def make_context(server: TakServer) -> ssl.SSLContext | None:
     try:
         context.load_cert_chain(server.certificate, server.key, password=_refuse_password)
     except OSError as error:
-        why = "is not a PEM certificate with its key and without a password"
+        reason = "is not a PEM certificate with its key and without a password"
         if not isinstance(error, ssl.SSLError):
-            why = f"cannot be read: {describe_reason(error)}"
-        raise ConnectionLost(f"tak-certificate {server.certificate} {why}") from error
+            reason = f"cannot be read: {describe_reason(error)}"
+        raise ConnectionLost(f"tak-certificate {server.certificate} {reason}") from error
     return context
 
 
@@ -146,17 +146,17 @@ class StreamSession:
 
     async def run(self, handle_event: Callable[[str, bytes], None]) -> NoReturn:
         """Pass each event with its type to `handle_event`, except the answers to pings."""
-        why: BaseException = ConnectionLost("the hub disconnects")
+        end_reason: BaseException = ConnectionLost("the hub disconnects")
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._send_pings)
                 await self._receive_events(handle_event)
         except* ConnectionLost as lost:
-            why = get_first_error(lost)
+            end_reason = get_first_error(lost)
         finally:
             self._lost = True
             self._answered.set()
-        raise why
+        raise end_reason
 
     async def _receive_events(self, handle_event: Callable[[str, bytes], None]) -> NoReturn:
         splitter = EventSplitter()
@@ -193,16 +193,16 @@ class StreamSession:
             return bytes(await self._stream.receive_some(RECEIVE_MAX))
         except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
             fault = tls.describe_fault(error.__cause__)
-            why = "the server refuses this hub's certificate, or its TLS" if fault else ""
-            raise ConnectionLost(why or "the connection broke off") from error
+            reason = "the server refuses this hub's certificate, or its TLS" if fault else ""
+            raise ConnectionLost(reason or "the connection broke off") from error
 
     async def _send_pings(self) -> NoReturn:
         await trio.sleep(ANSWER_TIMEOUT_S)
         while True:
-            answered = self._pongs
+            pongs_before = self._pongs
             await self._send(self._make_next_ping())
             await trio.sleep(ANSWER_TIMEOUT_S)
-            if self._pongs == answered:
+            if self._pongs == pongs_before:
                 raise ConnectionLost(NOT_ANSWERED)
 
     def _make_next_ping(self) -> bytes:
@@ -211,11 +211,11 @@ class StreamSession:
 
     async def send_events(self, events: Iterable[CotEvent]) -> None:
         """Send events. Return when the server has accepted them."""
-        said = b"".join(map(encode, events))
+        event_bytes = b"".join(map(encode, events))
         async with self._sending:
             ping = self._make_next_ping()
             number = self._pings
-            await self._write(said + ping)
+            await self._write(event_bytes + ping)
         with trio.move_on_after(ANSWER_TIMEOUT_S):
             while self._pongs < number and not self._lost:
                 await self._answered.wait()

@@ -65,18 +65,18 @@ def find_person(item: NewItem, people: Collection[int], shares: Collection[str])
 
 def make_event(out: OutEvent, unit: TakUnit, now: float) -> CotEvent | None:
     """Return the event for an item, or None if items of this kind have no event."""
-    when = tak_map.make_date(now)
+    date = tak_map.make_date(now)
     if isinstance(out.content, Message):
-        to = tak.ALL_UNITS if out.person is None else TakUnit(out.uid, out.callsign)
-        words = tak_map.shorten_text(out.content.content, "hub")
-        return tak.make_chat(GeoChat(unit, to, out.message_id, words), when)
+        addressee = tak.ALL_UNITS if out.person is None else TakUnit(out.uid, out.callsign)
+        text = tak_map.shorten_text(out.content.content, "hub")
+        return tak.make_chat(GeoChat(unit, addressee, out.message_id, text), date)
     if isinstance(out.content, Waypoint):
         placed = out.content
         point = CotPoint(placed.latitude, placed.longitude)
-        made = placed.timestamp or tak_map.make_date(out.moment)
-        marker = PlacedMarker(placed.name, placed.notes or "", point, made, ())
+        made_at = placed.timestamp or tak_map.make_date(out.moment)
+        marker = PlacedMarker(placed.name, placed.notes or "", point, made_at, ())
         identity = unit.uid.rpartition("-")[0]
-        return tak.make_marker(f"{identity}-w{out.item}", unit, marker, when)
+        return tak.make_marker(f"{identity}-w{out.item}", unit, marker, date)
     return None
 
 

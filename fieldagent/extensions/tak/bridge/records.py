@@ -85,8 +85,8 @@ def list_kit_users(db: Db, workspace: int, limit: int) -> list[KitUser]:
         user = KitUser(*row)
         if in_distress:
             first.add(user.member)
-        known = users.get(user.member)
-        if known is None or (user.at or -inf) > (known.at or -inf):
+        kit_user = users.get(user.member)
+        if kit_user is None or (user.at or -inf) > (kit_user.at or -inf):
             users[user.member] = user
     ordered = sorted(users.values(), key=lambda each: (each.member not in first, each.member))
     return ordered[:limit]
@@ -119,10 +119,12 @@ def record_person(db: Db, workspace: int, callsign: str, uid: str, now: float) -
     now on, messages to the person go to the phone `uid`. Return None if there are too many people
     already.
     """
-    known = find_person(db, workspace, callsign)
-    if known is None:
-        ((many,),) = db.execute("SELECT count(*) FROM tak_person WHERE workspace = ?", workspace)
-        if many >= PEOPLE_MAX:
+    known_person = find_person(db, workspace, callsign)
+    if known_person is None:
+        ((person_count,),) = db.execute(
+            "SELECT count(*) FROM tak_person WHERE workspace = ?", workspace
+        )
+        if person_count >= PEOPLE_MAX:
             return None
         member = texts_to_kits.add_voice(db, workspace, make_voice(callsign), now)
         db.execute(
@@ -130,9 +132,9 @@ def record_person(db: Db, workspace: int, callsign: str, uid: str, now: float) -
             *(workspace, callsign, member, uid),
         )
         return TakPerson(member, callsign, uid)
-    if known.uid != uid:
-        db.execute("UPDATE tak_person SET uid = ? WHERE member = ?", uid, known.member)
-    return known._replace(uid=uid)
+    if known_person.uid != uid:
+        db.execute("UPDATE tak_person SET uid = ? WHERE member = ?", uid, known_person.member)
+    return known_person._replace(uid=uid)
 
 
 def record_return(db: Db, workspace: int, uid: str, now: float) -> None:
@@ -221,12 +223,13 @@ def list_due_events(db: Db, members: Collection[int], now: float, limit: int) ->
     """Return the items that these members must send to the server now, in order: waiting items, and
     items that no phone has confirmed. Items of other members do not block these items.
     """
-    among, values = make_membership(db, sorted(members))
+    membership, values = make_membership(db, sorted(members))
     rows = db.execute(
         "SELECT tak_event.id, item.id, tak_event.member, tak_event.person,"
         " coalesce(tak_person.callsign, ''), coalesce(tak_person.uid, ''), message_id, attempts,"
         " item.body FROM tak_event JOIN item ON item.id = tak_event.item LEFT JOIN tak_person"
-        f" ON tak_person.member = tak_event.person WHERE inward = 0 AND tak_event.member {among}"
+        " ON tak_person.member = tak_event.person"
+        f" WHERE inward = 0 AND tak_event.member {membership}"
         " AND tak_event.state IN ('waiting', 'sent') AND not_before <= ? AND at > ?"
         " ORDER BY tak_event.id LIMIT ?",
         *(*values, now, now - OVER_AFTER_S, limit),
@@ -284,17 +287,17 @@ def end_old_events(db: Db, now: float) -> None:
     """End the events that are older than `OVER_AFTER_S`. If no phone has confirmed a message, its
     author is notified.
     """
-    over = "UPDATE tak_event SET state = 'over' WHERE at <= ? AND state"
-    db.execute(f"{over} = 'delivered'", now - OVER_AFTER_S)
+    end_events = "UPDATE tak_event SET state = 'over' WHERE at <= ? AND state"
+    db.execute(f"{end_events} = 'delivered'", now - OVER_AFTER_S)
     rows = db.execute(
-        f"{over} IN ('waiting', 'sent') RETURNING item, person, inward", now - OVER_AFTER_S
+        f"{end_events} IN ('waiting', 'sent') RETURNING item, person, inward", now - OVER_AFTER_S
     )
     for item, person, inward in rows:
         if inward or person is None or _has_kit(db, person):
             continue
         if not _has_come(db, item, person):
-            why = "no phone of theirs at the TAK server has confirmed it within a day"
-            ledger.record_stage(db, item, person, Stage.NOBODY, why, now)
+            reason = "no phone of theirs at the TAK server has confirmed it within a day"
+            ledger.record_stage(db, item, person, Stage.NOBODY, reason, now)
 
 
 def _has_kit(db: Db, person: int) -> bool:
@@ -370,19 +373,20 @@ def list_pending_receipts(db: Db, members: Collection[int], limit: int) -> list[
     """Return the oldest receipts that the hub must send to authors of messages to these members.
     The receipt for storing a message comes before the receipt for reading it.
     """
-    among, values = make_membership(db, sorted(members))
+    membership, values = make_membership(db, sorted(members))
     rows = db.execute(
         "SELECT id, member, uid, callsign, message_id, state, is_read FROM"
         " (SELECT tak_event.id, tak_event.member, tak_event.uid, callsign, message_id,"
         " tak_event.state, EXISTS (SELECT 1 FROM delivery WHERE delivery.item = tak_event.item"
         " AND delivery.state = 'stored') AS is_stored, EXISTS (SELECT 1 FROM reached WHERE"
         " reached.item = tak_event.item AND rung = ?) AS is_read FROM tak_event JOIN tak_person"
-        f" ON tak_person.member = tak_event.person WHERE inward = 1 AND tak_event.member {among}"
+        " ON tak_person.member = tak_event.person"
+        f" WHERE inward = 1 AND tak_event.member {membership}"
         " AND tak_event.state IN ('sent', 'delivered')) AS owed"
         " WHERE is_read OR (is_stored AND state = 'sent') ORDER BY id LIMIT ?",
         *(int(Stage.READ), *values, limit),
     )
-    return [PendingReceipt._make((*row, bool(read))) for *row, read in rows]
+    return [PendingReceipt._make((*row, bool(is_read))) for *row, is_read in rows]
 
 
 def record_receipt_sent(db: Db, pending: PendingReceipt) -> None:
@@ -424,8 +428,8 @@ def list_alerts(db: Db, workspace: int) -> list[OpenAlert]:
         *(workspace, workspace, CANCELS),
     )
     return [
-        OpenAlert(id_, member, bool(ends), raised, sos.find_place(db, id_))
-        for id_, member, ends, raised in rows
+        OpenAlert(id_, member, bool(ends), is_raised, sos.find_place(db, id_))
+        for id_, member, ends, is_raised in rows
     ]
 
 

@@ -143,18 +143,18 @@ class _Bridge:
         store = self._host.store
         async with trio.open_nursery() as nursery:
             while True:
-                written, done = store.get_event(ANY_WRITE_TOPIC), self._done
+                any_write, has_ended = store.get_event(ANY_WRITE_TOPIC), self._done
                 soonest = TURN_MAX_S
                 with log_once():
-                    more = await self._queue_items(follower)
+                    has_more = await self._queue_items(follower)
                     await self._end_old_events()
                     work = await store.read(self._list_work)
                     self._update_links(work.users, nursery)
                     soonest = self._distribute_work(work, nursery)
-                    soonest = 0.0 if more else soonest
+                    soonest = 0.0 if has_more else soonest
                 await trio.sleep(REST_S)
                 with waits.move_on_after(soonest - REST_S):
-                    await waits.wait_for_either(written, done)
+                    await waits.wait_for_either(any_write, has_ended)
 
     # Events to the server.
 
@@ -166,8 +166,8 @@ class _Bridge:
                 db, self._workspace, follower.place, follower.capacity
             )
         )
-        fresh = follower.select_fresh([(each.id, each.accepted) for each in items], now)
-        new = [each for each in items if each.id in fresh]
+        fresh_items = follower.select_fresh([(each.id, each.accepted) for each in items], now)
+        new = [each for each in items if each.id in fresh_items]
         if new:
             await persist(store, lambda db: self._enter(db, new, follower.place, now))
         return len(new) >= AT_ONE_LOOK
@@ -208,8 +208,8 @@ class _Bridge:
         """
         units = {each.member: outward.make_unit(self._identity, each) for each in users}
         units = units or {LISTENING_KEY: outward.make_listening_unit(self._identity)}
-        for gone in [member for member in self._links if member not in units]:
-            self._links.pop(gone).scope.cancel()
+        for gone_member in [member for member in self._links if member not in units]:
+            self._links.pop(gone_member).scope.cancel()
         for member, unit in units.items():
             known = self._links.get(member)
             if known is None:
@@ -223,25 +223,25 @@ class _Bridge:
         now = self._host.clock()
         soonest = now + TURN_MAX_S
         told_of = {alert.sos for alert in work.alerts}
-        for over in [each for each in self._alarms if each not in told_of]:
-            del self._alarms[over]
+        for ended_alarm in [each for each in self._alarms if each not in told_of]:
+            del self._alarms[ended_alarm]
         for user in work.users:
             link = self._links[user.member]
             if link.session is None or link.busy:
                 continue
             due = tak_map.compute_position_due(link.told, user, now)
-            said: list[Outgoing] = []
+            outgoing: list[Outgoing] = []
             if due <= now:
-                said.append(self._send_position(link, user, now))
+                outgoing.append(self._send_position(link, user, now))
             else:
                 soonest = min(soonest, due)
-            said += self._make_item_events(work, user, link.unit, now)
+            outgoing += self._make_item_events(work, user, link.unit, now)
             alarms, again = self._make_alert_events(work, user, link.unit, now)
-            said += alarms
+            outgoing += alarms
             soonest = min(soonest, again)
-            if said:
+            if outgoing:
                 link.busy = True
-                nursery.start_soon(self._send_and_record, link, link.session, said)
+                nursery.start_soon(self._send_and_record, link, link.session, outgoing)
         return max(0.0, soonest - now)
 
     def _send_position(self, link: UserLink, user: KitUser, now: float) -> Outgoing:
@@ -256,25 +256,25 @@ class _Bridge:
     def _make_item_events(
         self, work: ReadResult, user: KitUser, unit: TakUnit, now: float
     ) -> list[Outgoing]:
-        said: list[Outgoing] = []
+        outgoing: list[Outgoing] = []
         for out in work.out:
             event = outward.make_event(out, unit, now) if out.member == user.member else None
             if event is not None:
                 note = partial(_record_item_sent, out=out, site=self._site)
-                said.append(Outgoing([event], note))
+                outgoing.append(Outgoing([event], note))
         for pending in work.receipts:
             if pending.member == user.member:
                 receipt = ChatReceipt(unit, pending.uid, pending.message_id, pending.read)
                 event = tak.make_receipt(
                     receipt, TakUnit(pending.uid, pending.callsign), tak_map.make_date(now)
                 )
-                said.append(Outgoing([event], partial(_record_receipt_sent, pending=pending)))
-        return said
+                outgoing.append(Outgoing([event], partial(_record_receipt_sent, pending=pending)))
+        return outgoing
 
     def _make_alert_events(
         self, work: ReadResult, user: KitUser, unit: TakUnit, now: float
     ) -> tuple[list[Outgoing], float]:
-        said: list[Outgoing] = []
+        outgoing: list[Outgoing] = []
         soonest = now + TURN_MAX_S
         for alert in work.alerts:
             if alert.member != user.member:
@@ -284,12 +284,12 @@ class _Bridge:
                 alarm = self._alarms[alert.sos] = Alarm(alert.ends)
             if alarm.due_at <= now:
                 event = outward.make_alert(alert, unit, now)
-                said.append(
+                outgoing.append(
                     Outgoing([event], partial(_record_alert_sent, alert=alert), alarm.record_sent)
                 )
             else:
                 soonest = min(soonest, alarm.due_at)
-        return said, soonest
+        return outgoing, soonest
 
     async def _send_and_record(
         self, link: UserLink, session: TakSession, outgoing: Sequence[Outgoing]
@@ -319,7 +319,7 @@ class _Bridge:
         tries = 0
         with link.scope:
             while True:
-                began = trio.current_time()
+                started_at = trio.current_time()
                 try:
                     await self._work_on_connection(member, link)
                 except ConnectionLost as lost:
@@ -327,7 +327,7 @@ class _Bridge:
                 finally:
                     link.session, link.told = None, None
                     self._note_links()
-                tries = 0 if trio.current_time() - began >= STABLE_AFTER_S else tries
+                tries = 0 if trio.current_time() - started_at >= STABLE_AFTER_S else tries
                 await waits.sleep(wait_before(tries))
                 tries += 1
 

@@ -68,10 +68,10 @@ class LanAlertReceiver:
         open_incident = incident.find_open_of_handheld(self._journal, handle)
         if open_incident is None:
             return "repeated"
-        words = f"{alert.sender.callsign} has cancelled the 911 alert on the phone"
+        text = f"{alert.sender.callsign} has cancelled the 911 alert on the phone"
         number = open_incident.number
         try:
-            await self._accept(words, handle, number)
+            await self._accept(text, handle, number)
         except IncidentOver:
             return "repeated"
         return "taken"
@@ -91,7 +91,9 @@ class LanAlertReceiver:
         if incident.find_open_of_handheld(self._journal, handle) is not None:
             return handle
         others = incident.list_unproved(self._journal, OPEN_MAX)
-        is_open = [each for each, whose in others if each.ended is None and whose[:4] == "tak:"]
+        is_open = [
+            each for each, reporter in others if each.ended is None and reporter[:4] == "tak:"
+        ]
         return "tak:" if len(is_open) >= OPEN_MAX else handle
 
     def _remember(self, uid: str, now: float) -> None:

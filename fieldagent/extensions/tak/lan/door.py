@@ -102,7 +102,7 @@ class LanAdmission:
         try:
             # Nearly all events from phones are positions, so decode only events that may be chats
             # or alerts.
-            said = tak.read_chat(event) if (event := _read_wanted(raw)) is not None else None
+            chat = tak.read_chat(event) if (event := _read_wanted(raw)) is not None else None
         except RemoteProtocolError:
             return LanOutcome("unreadable")
         alert = None if event is None or tak.is_of(event, PREFIX) else tak.read_alert(event)
@@ -112,20 +112,20 @@ class LanAdmission:
             return LanOutcome("own" if _OWN_UID_PREFIX in cot.find_start_tag(raw) else "other")
         if tak.is_of(event, PREFIX):
             return LanOutcome("own")
-        is_known, to = (False, None) if said is None else self._find_addressee(said.to)
-        if said is None:
+        is_known, addressee = (False, None) if chat is None else self._find_addressee(chat.to)
+        if chat is None:
             return LanOutcome("other")
-        is_for_all = said.to.uid == tak.ALL_CHAT_ROOMS
-        asks = emergency.make_question(said.text, direct=not is_for_all)
+        is_for_all = chat.to.uid == tak.ALL_CHAT_ROOMS
+        question = emergency.make_question(chat.text, direct=not is_for_all)
         if not is_known:
             # A message from one phone to another phone is not for the kit.
-            return LanOutcome("other", said.sender, asks if is_for_all else "")
+            return LanOutcome("other", chat.sender, question if is_for_all else "")
         self._next, wait = self._rate.admit(self._next, self._journal.clock.now())
         if wait:
             return LanOutcome("limited")
-        outcome = await self._accept(said, to)
-        if asks and outcome.became in ("taken", "refused"):
-            return outcome._replace(why=f"{asks} {outcome.why}".rstrip())
+        outcome = await self._accept(chat, addressee)
+        if question and outcome.became in ("taken", "refused"):
+            return outcome._replace(why=f"{question} {outcome.why}".rstrip())
         return outcome
 
     def _find_addressee(self, to: TakUnit) -> tuple[bool, Person | None]:
@@ -140,38 +140,38 @@ class LanAdmission:
         return person is not None, None if person is None else person.as_named
 
     async def _accept(self, chat: GeoChat, to: Person | None) -> LanOutcome:
-        callsign, words = _clean_line(chat.sender.callsign)[:CALLSIGN_MAX], _clean_line(chat.text)
-        asked = tak_map.find_question(words)
-        words = asked or words
-        if not callsign or not words or len(words) > TEXT_MAX:
-            why = f"Not sent: {TEXT_MAX} characters are the maximum." if words else ""
-            return LanOutcome("refused", chat.sender, why)
+        callsign, text = _clean_line(chat.sender.callsign)[:CALLSIGN_MAX], _clean_line(chat.text)
+        question = tak_map.find_question(text)
+        text = question or text
+        if not callsign or not text or len(text) > TEXT_MAX:
+            refusal = f"Not sent: {TEXT_MAX} characters are the maximum." if text else ""
+            return LanOutcome("refused", chat.sender, refusal)
         name = re.sub(r"[^\x21-\x7e]", "?", f"tak-{chat.sender.uid}-{chat.message_id}")[:200]
-        if not asked and outbound.find_by_idempotency_key(self._journal, name) is not None:
+        if not question and outbound.find_by_idempotency_key(self._journal, name) is not None:
             return LanOutcome("repeated")
         await self.budget.refund_unspent()
-        listed = callsign in self._settings.allow
+        is_listed = callsign in self._settings.allow
         limits = SpendingLimits(
-            "" if listed else f"{callsign} is not in tak-lan-allow",
+            "" if is_listed else f"{callsign} is not in tak-lan-allow",
             self.budget.compute_remaining() or 0,
             self._settings.credits_per_day,
             "tak-lan-credits-per-day allows for phones",
             self._bearer_bytes,
         )
-        package = Package(Message(f"{callsign}: {words}"), to=to)
+        package = Package(Message(f"{callsign}: {text}"), to=to)
         now = self._journal.clock.date(self._journal.clock.now())
         plan = find_affordable(package, self._outboxes, now, limits)
-        if asked:
+        if question:
             answer = describe_cost(compute_costs(package, self._outboxes, now), plan, limits)
             return LanOutcome("asked", chat.sender, answer)
         if not plan.is_allowed:
             return LanOutcome("refused", chat.sender, f"Not sent: {plan.withheld_text}.")
         try:
             async with self.budget.book(plan.price):
-                standing = await self._intake.accept(plan.package, name)
+                package_state = await self._intake.accept(plan.package, name)
         except StoreFull as full:
             return LanOutcome("refused", chat.sender, f"Not sent: {full}.")
-        await self.budget.record_booking(standing.sequence, plan)
+        await self.budget.record_booking(package_state.sequence, plan)
         return LanOutcome(
             "taken",
             chat.sender,

@@ -75,15 +75,15 @@ def list_users(
 ) -> list[LanUser]:
     """Return this kit and the other units with known positions. Each has its newest position."""
     newest = {own_unit.uid: LanUser(own_unit, own_unit.callsign)}
-    for who, placed in [*((own_unit, each) for each in mine), *_add_units(others)]:
+    for unit, placed in [*((own_unit, each) for each in mine), *_add_units(others)]:
         if not isinstance(placed.place, Location):
             continue
         at = placed.moment.timestamp()
-        known = newest.get(who.uid)
-        if known is None or known.at is None or known.at < at:
+        earlier = newest.get(unit.uid)
+        if earlier is None or earlier.at is None or earlier.at < at:
             place = placed.place
-            newest[who.uid] = LanUser(
-                *(who, who.callsign, place.latitude, place.longitude, at, place.altitude),
+            newest[unit.uid] = LanUser(
+                *(unit, unit.callsign, place.latitude, place.longitude, at, place.altitude),
                 *(place.speed_over_ground, place.course_over_ground),
             )
     return [*newest.values()][:PEOPLE_MAX]
@@ -112,15 +112,15 @@ def make_event(body: str, now: float) -> CotEvent | None:
     document = json.loads(body)
     (payload,) = document["payloads"]
     (event,) = payload["events"]
-    identity, when = payload["identity"], tak_map.make_date(now)
-    who = make_unit(identity["type"], identity["id"], identity["name"])
+    identity, date = payload["identity"], tak_map.make_date(now)
+    unit = make_unit(identity["type"], identity["id"], identity["name"])
     if event["type"] == "Message":
-        words = tak_map.shorten_text(str(event["content"]), "kit")
-        return tak.make_chat(GeoChat(who, tak.ALL_UNITS, document["requestId"], words), when)
+        text = tak_map.shorten_text(str(event["content"]), "kit")
+        return tak.make_chat(GeoChat(unit, tak.ALL_UNITS, document["requestId"], text), date)
     if event["type"] == "Waypoint":
         point = CotPoint(float(event["latitude"]), float(event["longitude"]))
-        placed = PlacedMarker(str(event["name"]), str(event.get("notes") or ""), point, when, ())
-        return tak.make_marker(f"{PREFIX}W-{document['requestId']}", who, placed, when)
+        placed = PlacedMarker(str(event["name"]), str(event.get("notes") or ""), point, date, ())
+        return tak.make_marker(f"{PREFIX}W-{document['requestId']}", unit, placed, date)
     return None
 
 
@@ -134,10 +134,10 @@ class LanAlert(NamedTuple):
 
 def list_alerts(own_unit: TakUnit, status: dict[str, Any]) -> list[LanAlert]:
     """Return the active alerts. `status` is the content of the response to `GET /api/sos`."""
-    mine = status["incident"]
+    own_incident = status["incident"]
     ringing = []
-    if mine is not None and mine["state"] == "open":
-        ringing.append(LanAlert(own_unit, _find_place(mine["items"])))
+    if own_incident is not None and own_incident["state"] == "open":
+        ringing.append(LanAlert(own_unit, _find_place(own_incident["items"])))
     for each in status["heard"]:
         if each["state"] == "open":
             # Station 0 is this kit. Only numbers distinguish unknown handhelds.

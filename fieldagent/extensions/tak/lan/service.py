@@ -172,11 +172,13 @@ class TakLan(PartService):
                     await self._journal.wait_for_commit()
 
     async def _send_events(self, send_socket: trio.socket.SocketType, event: CotEvent) -> None:
-        said = encode(event)
-        if len(said) > DATAGRAM_MAX:
-            log.warning("TAK: %s is not shown: its %d bytes fit no datagram", event.uid, len(said))
+        event_bytes = encode(event)
+        if len(event_bytes) > DATAGRAM_MAX:
+            log.warning(
+                "TAK: %s is not shown: its %d bytes fit no datagram", event.uid, len(event_bytes)
+            )
             return
-        await send_socket.sendto(said, (GROUP, GROUP_PORT))
+        await send_socket.sendto(event_bytes, (GROUP, GROUP_PORT))
 
     def _list_arrived(self, now: float) -> list[CotEvent]:
         if not changes.is_known(self._journal, self._place):
@@ -260,10 +262,10 @@ class TakLan(PartService):
         now = self._journal.clock.now()
         if outcome.to is None or not outcome.why:
             return
-        asked = outcome.became == "asked"
-        if not asked:
+        is_question = outcome.became == "asked"
+        if not is_question:
             log.warning("TAK: of %s: %s", outcome.to.callsign, outcome.why)
-        if asked or self._door.admit_reply(outcome.to.uid, now):
+        if is_question or self._door.admit_reply(outcome.to.uid, now):
             reply = GeoChat(self._own, outcome.to, str(uuid.uuid4()), f"[kit] {outcome.why}")
             await self._send_events(
                 send_socket, tak.make_chat(reply, tak_map.make_date(self._journal.clock.date(now)))

@@ -61,13 +61,15 @@ def open_authority(db: Db) -> Authority:
     """
     rows = db.execute("SELECT key FROM signing_key WHERE name = ?", KEY)
     if not rows:
-        made = _make_key().private_bytes(
+        key_bytes = _make_key().private_bytes(
             serialization.Encoding.DER,
             serialization.PrivateFormat.PKCS8,
             serialization.NoEncryption(),
         )
         db.execute(
-            "INSERT INTO signing_key (name, key) VALUES (?, ?) ON CONFLICT DO NOTHING", KEY, made
+            "INSERT INTO signing_key (name, key) VALUES (?, ?) ON CONFLICT DO NOTHING",
+            KEY,
+            key_bytes,
         )
         rows = db.execute("SELECT key FROM signing_key WHERE name = ?", KEY)
     key = serialization.load_der_private_key(bytes(rows[0][0]), None)
@@ -105,10 +107,10 @@ def _make_usage(*, signs: bool) -> x509.KeyUsage:
 
 def _make_own_certificate(key: rsa.RSAPrivateKey) -> x509.Certificate:
     public = key.public_key()
-    written = public.public_bytes(
+    public_bytes = public.public_bytes(
         serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
     )
-    digest = hashlib.sha256(written).digest()
+    digest = hashlib.sha256(public_bytes).digest()
     # The authorities of two hubs need different names, because a phone may trust both.
     name = _make_name(f"fieldagent hub {digest[:4].hex()}")
     return (
@@ -187,11 +189,11 @@ def issue_for_server(authority: Authority, host: str, now: float) -> IssuedCerti
     except ValueError:
         name = x509.DNSName(host)
     use = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH])
-    named = x509.SubjectAlternativeName([name])
+    alternative_name = x509.SubjectAlternativeName([name])
     key, span = _make_key(), _Span(now - SERVER_BEFORE, now + SERVER_LASTS)
     serial = x509.random_serial_number()
     return IssuedCertificate(
-        key, _sign(authority, host, key.public_key(), serial, span, use, named)
+        key, _sign(authority, host, key.public_key(), serial, span, use, alternative_name)
     )
 
 
@@ -203,13 +205,13 @@ def make_context(authority: Authority, host: str, now: float) -> ssl.SSLContext:
     """Return the TLS context of the server, which accepts only certificates of this authority. The
     call takes a tenth of a second and writes a temporary file.
     """
-    made = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    made.minimum_version = ssl.TLSVersion.TLSv1_2
-    made.verify_mode = ssl.CERT_REQUIRED
-    made.num_tickets = 0
-    made.load_verify_locations(cadata=_encode_pem(authority.certificate).decode())
-    load_new_certificate(made, authority, host, now)
-    return made
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.verify_mode = ssl.CERT_REQUIRED
+    context.num_tickets = 0
+    context.load_verify_locations(cadata=_encode_pem(authority.certificate).decode())
+    load_new_certificate(context, authority, host, now)
+    return context
 
 
 def load_new_certificate(

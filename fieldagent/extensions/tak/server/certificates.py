@@ -47,13 +47,13 @@ def add_certificate(
     db: Db, workspace: int, holder: PhoneHolder, serial: str, *, expires: float, now: float
 ) -> None:
     """Store a new certificate, which is valid from now on. Raises Refused."""
-    known = db.execute(
+    known_certificate = db.execute(
         "SELECT member FROM tak_person WHERE workspace = ? AND callsign = ?",
         *(workspace, holder.name),
     )
-    if known and known[0][0] != holder.member:
+    if known_certificate and known_certificate[0][0] != holder.member:
         raise Refused(
-            f"another {holder.name} is at the TAK server, user {known[0][0]}: phones"
+            f"another {holder.name} is at the TAK server, user {known_certificate[0][0]}: phones"
             " distinguish people only by name"
         )
     db.execute(
@@ -76,17 +76,17 @@ def revoke_certificates(db: Db, workspace: int, member: int, now: float) -> int:
     certificates.
     """
     db.execute("DELETE FROM tak_invitation WHERE workspace = ? AND member = ?", workspace, member)
-    gone = db.execute(
+    revoked = db.execute(
         "UPDATE tak_certificate SET revoked = ? WHERE workspace = ? AND member = ?"
         " AND revoked IS NULL RETURNING serial",
         *(now, workspace, member),
     )
     db.execute("DELETE FROM tak_person WHERE workspace = ? AND member = ?", workspace, member)
-    for (serial,) in gone:
+    for (serial,) in revoked:
         write_line(
             db, workspace, ADMINISTRATION, "tak certificate revoke", f"{member} {serial}", now
         )
-    return len(gone)
+    return len(revoked)
 
 
 def list_certificates(db: Db, workspace: int) -> list[Row]:
@@ -116,8 +116,10 @@ def find_valid(db: Db, workspace: int, serials: Collection[str], now: float) -> 
     """Return those of `serials` whose certificate is valid."""
     if not serials:
         return set()
-    which, some = make_membership(db, serials)
-    rows = db.execute(f"SELECT serial FROM {_IN_FORCE} AND serial {which}", workspace, now, *some)
+    which, membership_values = make_membership(db, serials)
+    rows = db.execute(
+        f"SELECT serial FROM {_IN_FORCE} AND serial {which}", workspace, now, *membership_values
+    )
     return {serial for (serial,) in rows}
 
 

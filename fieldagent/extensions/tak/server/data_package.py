@@ -46,11 +46,11 @@ def make_data_package(
         manifest = _format_manifest(uid, to, files).encode()
         files = {f"{FOLDER}/{name}": content for name, content in files.items()}
         files = {"MANIFEST/manifest.xml": manifest, **files}
-    written = io.BytesIO()
-    with zipfile.ZipFile(written, "w") as zipped:
+    archive_bytes = io.BytesIO()
+    with zipfile.ZipFile(archive_bytes, "w") as zipped:
         for name, content in files.items():
             zipped.writestr(zipfile.ZipInfo(name), content)
-    return written.getvalue()
+    return archive_bytes.getvalue()
 
 
 def _format_manifest(uid: str, to: Connection, names: Iterable[str]) -> str:

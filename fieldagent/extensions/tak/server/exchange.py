@@ -129,13 +129,13 @@ class Exchange:
         """
         self._guests[guest] = None
         own, _ = self._phones.get(guest.key, ("", 0))
-        for uid, kept in [*self._kept.items()]:
-            if kept.until > now and uid != own:
-                self._send_to_phones(guest, kept.kind, kept.raw, kept.unit)
+        for uid, kept_event in [*self._kept.items()]:
+            if kept_event.until > now and uid != own:
+                self._send_to_phones(guest, kept_event.kind, kept_event.raw, kept_event.unit)
         guest.heard = self._heard.get(guest.key, 0)
-        for said in self._said:
-            if said.until > now and said.number > guest.heard:
-                self._send_to_phones(guest, tak.CHAT, said.raw)
+        for event_said in self._said:
+            if event_said.until > now and event_said.number > guest.heard:
+                self._send_to_phones(guest, tak.CHAT, event_said.raw)
 
     def enter(self, guest: TakGuest, unit: TakUnit, now: float) -> None:
         """Admit a guest as `unit`. If the guest is a phone, `listen` must have been called
@@ -191,9 +191,12 @@ class Exchange:
         self._note(ItemResult.UNREADABLE)
         self._now = now
         if count := self._dropped.count_event():
-            who = guest.callsign or f"user {guest.member}"
+            guest_name = guest.callsign or f"user {guest.member}"
             log.warning(
-                "%d events of phones reach no one, the last from %s: %s", count, ascii(who), reason
+                "%d events of phones reach no one, the last from %s: %s",
+                count,
+                ascii(guest_name),
+                reason,
             )
 
     def receive(self, guest: TakGuest, event: CotEvent, raw: bytes, now: float) -> None:
@@ -220,20 +223,20 @@ class Exchange:
     def _is_speaker(self, guest: TakGuest, event: CotEvent) -> bool:
         others = [each for each in self._guests if each is not guest]
         if event.type.startswith(tak.CHAT):
-            said = tak.read_receipt(event)
+            receipt = tak.read_receipt(event)
             names = {each.callsign for each in others if each.member != guest.member}
             return (
-                said is not None
-                and said.sender.uid == guest.uid
-                and said.sender.callsign not in names
+                receipt is not None
+                and receipt.sender.uid == guest.uid
+                and receipt.sender.callsign not in names
             )
         if event.type == tak.CANCEL and event.uid.startswith(records.PREFIX):
             return True
-        named = {event.uid, *([tak.read_removed(event)] if event.type == tak.REMOVAL else [])}
-        about = named | {uid.removesuffix(tak.ALERT_SUFFIX) for uid in named}
+        named_uids = {event.uid, *([tak.read_removed(event)] if event.type == tak.REMOVAL else [])}
+        concerned_uids = named_uids | {uid.removesuffix(tak.ALERT_SUFFIX) for uid in named_uids}
         uids = {each.uid for each in others if each.uid}
         uids |= {uid for uid, member in self._phones.values() if member != guest.member}
-        if any(each.startswith(records.PREFIX) or each in uids for each in about):
+        if any(each.startswith(records.PREFIX) or each in uids for each in concerned_uids):
             return False
         unit = _find_own_unit(guest, event)
         return (
@@ -244,26 +247,28 @@ class Exchange:
         addressed = tak.read_addressed(event)
         unit = event.uid if event.type.startswith("a-") else ""
         others = [each for each in self._guests if each is not guest]
-        told: list[TakGuest] = []
+        told_guests: list[TakGuest] = []
         if addressed is not None:
-            to = [
+            addressees = [
                 each
                 for each in others
                 if each.uid in addressed.uids or each.callsign in addressed.callsigns
             ]
-            self._send_to_users(event.type, raw, to)
-            told = to
+            self._send_to_users(event.type, raw, addressees)
+            told_guests = addressees
         else:
-            to = others
+            addressees = others
             self._store_event(event, raw, unit, now)
         if guest.key and event.type.startswith(tak.ALERTS):
             # The hub raises an SOS for a phone's alert, whoever its receivers are. The hub receives
             # the alert through the sessions of users.
-            self._send_to_users(event.type, raw, [each for each in others if each not in told])
-        phones = [each for each in to if each.key]
+            self._send_to_users(
+                event.type, raw, [each for each in others if each not in told_guests]
+            )
+        phones = [each for each in addressees if each.key]
         for each in phones:
             self._send_to_phones(each, event.type, raw, unit)
-        if guest.key and (addressed is None or len(phones) == len(to)):
+        if guest.key and (addressed is None or len(phones) == len(addressees)):
             self._note(ItemResult.PASSED)
 
     def _send_to_users(self, kind: str, raw: bytes, to: list[TakGuest]) -> None:
@@ -296,15 +301,15 @@ class Exchange:
     def _make_room(self, now: float) -> None:
         if len(self._kept) <= KEPT_MAX and self._kept_bytes <= KEPT_BYTES_MAX:
             return
-        for uid in [uid for uid, kept in self._kept.items() if kept.until <= now]:
+        for uid in [uid for uid, kept_event in self._kept.items() if kept_event.until <= now]:
             self._forget(uid)
         while len(self._kept) > KEPT_MAX or self._kept_bytes > KEPT_BYTES_MAX:
             self._forget(next(iter(self._kept)))
 
     def _forget(self, uid: str) -> None:
-        gone = self._kept.pop(uid, None)
-        if gone is not None:
-            self._kept_bytes -= len(gone.raw)
+        forgotten = self._kept.pop(uid, None)
+        if forgotten is not None:
+            self._kept_bytes -= len(forgotten.raw)
 
 
 def encode_pong(now: float) -> bytes:

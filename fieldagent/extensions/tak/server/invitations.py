@@ -77,15 +77,15 @@ def use_invitation(
     """
     stored = secret.hash_for_lookup(token)
     now = new.expires - certificates.PHONE_LIFETIME
-    there = db.execute(
+    invitation = db.execute(
         f"SELECT key, serial FROM tak_invitation WHERE token = ? {db.for_update()}", stored
     )
-    if not there:
+    if not invitation:
         # The request was slow. Meanwhile, newer invitations or a revocation have ended this
         # invitation.
         raise Refused("this invitation has expired in the meantime: ask for another")
-    ((used, serial),) = there
-    if not used:
+    ((used_at, serial),) = invitation
+    if not used_at:
         db.execute(
             "UPDATE tak_invitation SET key = ?, serial = ? WHERE token = ?",
             *(key, new.serial, stored),
@@ -94,7 +94,7 @@ def use_invitation(
             db, workspace, holder, new.serial, expires=new.expires, now=now
         )
         return new
-    if used != key:
+    if used_at != key:
         return None
     rows = db.execute(
         "SELECT serial, expires FROM tak_certificate WHERE serial = ? AND revoked IS NULL", serial

@@ -39,7 +39,7 @@ class PhoneOutbox:
         while not self._waiting:
             self._news = trio.Event()
             await self._news.wait()
-        taken = b"".join(self._waiting.values())
+        taken_events = b"".join(self._waiting.values())
         self._waiting.clear()
         self._size = 0
-        return taken
+        return taken_events

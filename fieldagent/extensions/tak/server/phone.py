@@ -68,19 +68,19 @@ async def serve(
     """
     phone = _Phone(host, stream, holder, serial)
     host.exchange.listen(phone.guest, host.clock())
-    why = "it has closed the connection"
+    end_reason = "it has closed the connection"
     try:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(phone.send)
             await phone.process_events()
             nursery.cancel_scope.cancel()
     except* (trio.BrokenResourceError, trio.ClosedResourceError):
-        why = "the connection broke off"
+        end_reason = "the connection broke off"
     except* TooSlow:
-        why = f"it accepted nothing within {SEND_TIMEOUT_S:g} s"
+        end_reason = f"it accepted nothing within {SEND_TIMEOUT_S:g} s"
     finally:
         host.exchange.remove_phone(phone.guest)
-    return why
+    return end_reason
 
 
 class _Phone:
@@ -113,13 +113,13 @@ class _Phone:
         """Send waiting events until cancelled. Raises TooSlow."""
         while True:
             data = await self._outbox.wait_for_events()
-            said = self._host.exchange.last_number
+            last_number = self._host.exchange.last_number
             with trio.move_on_after(SEND_TIMEOUT_S) as patience:
                 await self._stream.send_all(data)
             if patience.cancelled_caught:
                 # A partial event would corrupt the next event.
                 raise TooSlow
-            self._sent = said
+            self._sent = last_number
 
     async def process_events(self) -> None:
         """Receive and process the phone's events until the phone disconnects."""
@@ -134,8 +134,8 @@ class _Phone:
             for raw in splitter.receive_data(bytes(data)):
                 await self._process_event(raw)
             if splitter.too_long > too_long:
-                why = f"it is longer than {EVENT_BYTES_MAX} bytes"
-                self._host.exchange.drop(self.guest, why, self._host.clock())
+                refusal = f"it is longer than {EVENT_BYTES_MAX} bytes"
+                self._host.exchange.drop(self.guest, refusal, self._host.clock())
             # Let other tasks run, because a loop that drops many events never waits.
             await trio.lowlevel.checkpoint()
 
@@ -159,10 +159,10 @@ class _Phone:
 
     async def _admit_phone(self, event: CotEvent, now: float) -> None:
         unit = tak.read_author(event)
-        why = "" if unit is None else self._host.exchange.find_objection(self.guest, unit)
-        if unit is None or why or not await self._is_theirs(unit, now):
+        objection = "" if unit is None else self._host.exchange.find_objection(self.guest, unit)
+        if unit is None or objection or not await self._is_theirs(unit, now):
             self._host.exchange.refuse()
-            self._log_refusal(why)
+            self._log_refusal(objection)
             return
         # Enter the phone first, so that other guests who see the phone can reach it.
         self._host.exchange.enter(self.guest, unit, now)
@@ -194,10 +194,10 @@ class _Phone:
         self._log_refusal(f"it {SPEAKS_PROTOBUF}")
         now = datetime.fromtimestamp(self._host.clock(), UTC)
         hub = TakUnit(f"{map_events.PREFIX}hub", "hub")
-        said = GeoChat(
+        chat = GeoChat(
             hub, tak.ALL_UNITS, str(uuid.uuid4()), f"[hub] This client {SPEAKS_PROTOBUF}"
         )
-        self._outbox.add_event(encode(tak.make_chat(said, now)))
+        self._outbox.add_event(encode(tak.make_chat(chat, now)))
 
     def _log_refusal(self, reason: str) -> None:
         if reason and reason != self._told:

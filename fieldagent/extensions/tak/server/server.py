@@ -120,12 +120,12 @@ async def _enroll(host: BridgeHost, phones: _Phones, server: PhoneServer, worksp
     """Serve the enrolment endpoints over TLS for invited phones. The certificate is the configured
     certificate or a certificate of the hub's authority.
     """
-    by, now = await phones.prepare(), host.clock()
-    enrolment = Enrolment(host.store, workspace, by, host.clock)
+    issuer, now = await phones.prepare(), host.clock()
+    enrolment = Enrolment(host.store, workspace, issuer, host.clock)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     async with trio.open_nursery() as nursery:
         if server.enroll_certificate is None or server.enroll_key is None:
-            prove = partial(authority.load_new_certificate, context, by, server.name)
+            prove = partial(authority.load_new_certificate, context, issuer, server.name)
             await trio.to_thread.run_sync(prove, now)
             nursery.start_soon(_renew_certificate, prove, host.clock)
         else:
@@ -158,14 +158,14 @@ async def _retry_begin(settings: str, begin: Callable[[], T]) -> T:
     """Call `begin` until it succeeds, and return its result. Another hub process may be about to
     release the port, or a file may be about to be written.
     """
-    trouble = ""
+    last_trouble = ""
     while True:
         try:
             return begin()
         except (ListenFailed, OSError) as failed:
-            if (reason := describe_reason(failed)) != trouble:
+            if (reason := describe_reason(failed)) != last_trouble:
                 log.error("%s: %s", settings, reason)
-            trouble = reason
+            last_trouble = reason
             await trio.sleep(RETRY_AFTER_S)
 
 
@@ -192,10 +192,10 @@ class _Phones:
     async def prepare(self) -> Authority:
         """Load the certificate authority, and create this server's certificate."""
         self._authority = await self._store.commit(authority.open_authority)
-        known = partial(
+        make_known = partial(
             certificates.list_phones, workspace=self._host.workspace, now=self._host.clock()
         )
-        self._host.exchange.remember_phones(await self._store.read(known))
+        self._host.exchange.remember_phones(await self._store.read(make_known))
         await self._get_current_context()
         return self._authority
 
@@ -203,25 +203,25 @@ class _Phones:
         now = self._host.clock()
         if self._context is None or abs(now - self._made) > RENEW_AFTER_S:
             assert self._authority is not None, "it is made before anybody comes"
-            made = partial(authority.make_context, self._authority, self._server.name, now)
-            self._context = await trio.to_thread.run_sync(made)
+            make_context = partial(authority.make_context, self._authority, self._server.name, now)
+            self._context = await trio.to_thread.run_sync(make_context)
             self._made = now
         return self._context
 
     async def end_invalid(self) -> NoReturn:
         """End the connections of phones whose certificate is no longer valid."""
         while True:
-            written = self._store.get_event(ANY_WRITE_TOPIC)
+            any_write = self._store.get_event(ANY_WRITE_TOPIC)
             with log_once():
-                here, now = [*self._scopes], self._host.clock()
-                look = partial(certificates.find_valid, serials=here, now=now)
+                phones_here, now = [*self._scopes], self._host.clock()
+                look = partial(certificates.find_valid, serials=phones_here, now=now)
                 valid = await self._store.read(partial(look, workspace=self._host.workspace))
-                for serial in [each for each in here if each not in valid]:
+                for serial in [each for each in phones_here if each not in valid]:
                     if (scope := self._scopes.get(serial)) is not None:
                         scope.cancel()
             await trio.sleep(CHECK_INTERVAL_MIN_S)
             with waits.move_on_after(CHECK_INTERVAL_S):
-                await written.wait()
+                await any_write.wait()
 
     async def enter(self, plain: trio.SocketStream) -> None:
         if self._inside >= PHONES_MAX:
@@ -260,13 +260,13 @@ class _Phones:
         with trio.CancelScope() as scope:
             self._scopes[serial] = scope
             log.info("the phone of %s is connected", holder.name)
-            why = "the hub ends its connection"
+            end_reason = "the hub ends its connection"
             try:
-                why = await phone.serve(self._host, stream, holder, serial)
+                end_reason = await phone.serve(self._host, stream, holder, serial)
             finally:
                 if self._scopes.get(serial) is scope:
                     del self._scopes[serial]
-                log.info("the phone of %s is disconnected: %s", holder.name, why)
+                log.info("the phone of %s is disconnected: %s", holder.name, end_reason)
 
     async def _find_holder(self, serial: str) -> PhoneHolder | None:
         """Return the user of a valid certificate. Otherwise log the reason and return None."""
@@ -291,8 +291,8 @@ class _Phones:
         try:
             await stream.do_handshake()
         except trio.BrokenResourceError as error:
-            why = getattr(error.__cause__, "reason", None) or "it broke off"
-            self._note_refused(f"the handshake failed: {why.replace('_', ' ').lower()}")
+            reason = getattr(error.__cause__, "reason", None) or "it broke off"
+            self._note_refused(f"the handshake failed: {reason.replace('_', ' ').lower()}")
             return None
         return stream
 
