@@ -345,6 +345,7 @@ def _make_station_settings(
         brings_down=settings.radio_relay_down == "on",
         secrets=get_secrets(settings),
         dropped=derive_air_keys(key_ring.dropped),
+        repeats_sos=settings.sos_repeat > 0,
     )
 
 

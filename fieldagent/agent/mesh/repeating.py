@@ -27,7 +27,7 @@ from fieldagent.agent.outbound.item_identity import make_entry
 from fieldagent.agent.outbound.packing import Packing
 from fieldagent.agent.outbound.piggyback import RepeatedPacket
 from fieldagent.agent.outbound.radio_piggyback import RadioPiggyback, is_going_down
-from fieldagent.package.package import Channel, Status
+from fieldagent.package.package import Channel, IncidentState, Status
 from fieldagent.package.payload import Identity
 from fieldagent.wire.envelope import (
     Ack,
@@ -71,8 +71,11 @@ class ItemRepeater:
         relay: Relay | None,
         intake: Intake,
         parcels: Parcels,
+        *,
+        repeats_sos: bool,
     ) -> None:
         self._station = rounds.station
+        self._repeats_sos = repeats_sos
         self._clock = piggyback.clock
         self._parcels = parcels
         self._journal = journal
@@ -189,10 +192,21 @@ class ItemRepeater:
             ):
                 self._rounds.drop(item)
 
+    def _is_unproved(self, item: RepeatableItem) -> bool:
+        """Return True if an item of ours begins the open incident, and neither a person nor the hub
+        has verifiably received it.
+        """
+        own = incident.find_open(self._journal) if item.entry.sos else None
+        if own is None or (own.number, own.state) != (item.entry.sequence, IncidentState.OPEN):
+            return False
+        return own.number not in incident.list_at_hub(self._journal, own.number)
+
     async def _repeat(self) -> None:
         now = trio.current_time()
         self._drop_ended_sos()
         for item in self._rounds.list_ours():
+            if min(item.due_at, item.hub_due) <= now:
+                item.is_unproved = self._repeats_sos and self._is_unproved(item)
             if item.hub_due <= now:
                 elsewhere = on_air.is_delivered_elsewhere(self._journal, item.entry.sequence)
                 asks_for_relay = self._words.is_relay_needed() and not is_going_down(item.entry)

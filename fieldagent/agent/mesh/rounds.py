@@ -11,6 +11,7 @@ a summary. The stations on the way to the hub repeat an item that requests a rel
 | us, SOS | a station is missing it | 10 | doubling to 10 minutes | all stations have it |
 | any, SOS | a station in range may not be known yet | as above | as above | after 3 or 8 times |
 | others, SOS | a station is missing it | 5 to 15 | doubling to 10 minutes | all stations have it |
+| us, SOS | the group has no key | as above | doubling to 3 minutes | a person or the hub has it |
 | us | the hub is missing it, and a route is known | 60 | doubling to an hour | the hub has it |
 | others | it requests a relay | 2 to 6 | doubling to 4 minutes | the hub has it, or 3 times |
 | others | its sender must learn that the hub has it | 1 to 5 | 30, 120 | 3 times a request |
@@ -74,6 +75,9 @@ SOS_BLIND, SOS_ALONE = 3, 8
 because the hello of such a station may have been lost. The second number applies until a station
 has acknowledged the SOS. If the group has no key, it always applies to our own SOS, because anyone
 can forge an acknowledgement."""
+UNPROVED_AGAIN_MAX = 180.0
+"""Longest pause in seconds between two repeats of our own SOS if the group has no key and neither a
+person nor the hub has verifiably received the SOS. The number of these repeats has no limit."""
 REPEATERS_ENOUGH = 2
 """If we have heard this many other stations repeat an SOS, we skip our repeat."""
 PARTS_MAX, PARTS_BYTES = 8, 1600
@@ -142,6 +146,9 @@ class RepeatableItem:
     stop_due: float = inf
     """Time of the next notice to the item's sender about `stopped`."""
     stop_notice_count: int = 0
+    is_unproved: bool = False
+    """True if the item begins our open incident, and neither a person nor the hub has verifiably
+    received it."""
     collapse: int | None = None
     """The item's collapseKey; a newer item of ours with the same key replaces this one."""
 
@@ -447,7 +454,8 @@ class Rounds:
         # SOS_BLIND repeats, and then double the interval.
         doublings = max(0, item.attempts - SOS_BLIND) if blind else item.attempts
         pause = (10 if is_own else 15) * 2 ** min(doublings, 10)
-        item.due_at = now + self._spread(min(AGAIN_MAX, pause))
+        longest = UNPROVED_AGAIN_MAX if self._can_be_forged(item) else AGAIN_MAX
+        item.due_at = now + self._spread(min(longest, pause))
         enough = blind and len(item.echoes) >= REPEATERS_ENOUGH
         item.echoes = set()
         return not enough, lacking
@@ -460,13 +468,23 @@ class Rounds:
 
     def _is_repeated_blindly(self, item: RepeatableItem) -> bool:
         """Return True if the SOS is repeated although no station is known to be missing it."""
+        if self._can_be_forged(item):
+            return True
         is_answered = item.answer_count > 0 and (item.station != self.station or self._proves())
         return item.entry.sos and item.attempts < (SOS_BLIND if is_answered else SOS_ALONE)
+
+    def _can_be_forged(self, item: RepeatableItem) -> bool:
+        """Return True if only acknowledgements that anyone can forge show that a station has our
+        open SOS.
+        """
+        return item.is_unproved and not self._proves()
 
     def _is_asked_again(self, item: RepeatableItem, now: float) -> bool:
         item.hub_due = inf
         is_own = item.station == self.station
-        if not item.is_for_hub or item.brought_by or self._words.hub_routes.is_relaying():
+        if not item.is_for_hub or self._words.hub_routes.is_relaying():
+            return False
+        if item.brought_by and not self._can_be_forged(item):
             return False
         if not is_own and (item.hops >= self._hops or item.hub_tries >= PROBES_MAX):
             return False
@@ -474,6 +492,7 @@ class Rounds:
             return False
         item.hub_tries += 1
         longest, first = (HUB_AGAIN_MAX, 60) if is_own else (PROD_MAX, 30)
+        longest = AGAIN_MAX if self._can_be_forged(item) else longest
         item.hub_due = now + self._spread(min(longest, first * 2 ** min(item.hub_tries - 1, 10)))
         return True
 

@@ -68,6 +68,8 @@ class StationSettings:
     """Secrets that only this kit and the hub share. The kit opens parcels with these secrets."""
     dropped: Sequence[bytes] = ()
     """Keys that the hub has removed."""
+    repeats_sos: bool = True
+    """True if an SOS is repeated until its end (`sos-repeat`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,7 +224,10 @@ def set_up(
         proves=lambda: bool(packets.group.keys),
     )
     reception = RadioReception(journal, packets, packing, piggyback, intake, endings, rounds)
-    repeating = ItemRepeater(journal, packing, piggyback, rounds, relay, intake, parcels)
+    repeating = ItemRepeater(
+        *(journal, packing, piggyback, rounds, relay, intake, parcels),
+        repeats_sos=settings.repeats_sos,
+    )
     return Station(
         settings.number,
         piggyback,

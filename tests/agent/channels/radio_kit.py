@@ -123,6 +123,7 @@ async def station(
     sealed: bool = False,
     callsign: str = "",
     packet_bytes: int = AIR_BYTES,
+    repeats_sos: bool = True,
     modem: Callable[[], AbstractAsyncContextManager[RadioModem]] | None = None,
 ) -> AsyncIterator[Station]:
     """Yield a station. `relays_over` adds channels to the hub, and the test acts as their driver.
@@ -145,6 +146,7 @@ async def station(
         hops,
         key_step,
         sealed,
+        repeats_sos=repeats_sos,
     )
     words = make_piggyback(
         settings, journal, asks_for_relay=asks_for_relay, is_battery_low=low, clock=clock

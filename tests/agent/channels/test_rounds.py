@@ -881,13 +881,17 @@ async def test_ordinary_item_is_repeated_to_late_kit_by_receiver(
 async def test_sos_reaches_kit_that_was_never_heard(
     tmp_path: Path, clock: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A-C-B: C has never heard B, so C does not know that B misses the SOS."""
+    """A-C-B: C has never heard B, so C does not know that B misses the SOS. A does not repeat the
+    open SOS (`sos-repeat=0`).
+    """
     only_what_is_posted(monkeypatch)
     heard: Losses = {(1, 2): 0.0, (2, 1): 0.0, (2, 3): 0.0}
     async with on_air(tmp_path, count=3) as sky, AsyncExitStack() as stack:
         sky.air.losses = heard
         ada, _, ben = [
-            await stack.enter_async_context(station(tmp_path, n, tmp_path / f"node-{n}"))
+            await stack.enter_async_context(
+                station(tmp_path, n, tmp_path / f"node-{n}", repeats_sos=False)
+            )
             for n in (1, 2, 3)
         ]
         await trio.sleep(60)
@@ -930,7 +934,7 @@ async def test_acks_reduce_repeats_of_own_sos_only_with_radio_key(
 
 
 @pytest.mark.parametrize(
-    ("keys", "minute", "ten_minutes", "longest_gap_s"), [((), 3, 6, 640), ((KEY,), 4, 16, 70)]
+    ("keys", "minute", "ten_minutes", "longest_gap_s"), [((), 3, 8, 230), ((KEY,), 4, 16, 70)]
 )
 @pytest.mark.parametrize("by", [2, pytest.param(66, marks=pytest.mark.full)])
 async def test_forged_acks_delay_repeats_of_sos_only_without_radio_key(
@@ -979,6 +983,49 @@ async def test_forged_acks_delay_repeats_of_sos_only_without_radio_key(
         assert sum(at < 60 for at in sent) >= minute
         assert sum(at < 600 for at in sent) >= ten_minutes
         assert max(later - at for at, later in pairwise(aired)) <= longest_gap_s
+
+
+@pytest.mark.parametrize("evidence", ["no key", "key", "sos-repeat=0", "hub", "person", "closed"])
+async def test_forged_ack_of_hub_does_not_end_repeats_of_sos_for_the_hub(
+    tmp_path: Path, clock: Any, evidence: str
+) -> None:
+    """Only a group's key, the hub's proof or a person's answer ends them."""
+    keys = (KEY,) if evidence == "key" else ()
+    async with (
+        on_air(tmp_path, count=1),
+        station(
+            *(tmp_path, 1, tmp_path / "node-1"),
+            keys=keys,
+            asks_for_relay=lambda: True,
+            repeats_sos=evidence != "sos-repeat=0",
+        ) as kit,
+    ):
+        number = await sos(kit)
+        known = outbound.read_kept_package(kit.journal, number)
+        assert known is not None
+        ack = Ack(1, by_hub=True, digest=compute_item_digest(make_entry(known)))
+        key = next(iter(keys), None)
+        await kit.reception.receive(encode([Entry(number, ack)], origin=66, key=key))
+        if evidence == "hub":
+            await kit.journal.commit(lambda db: outbound.store_receipt(db, number, 0, START))
+        if evidence in ("person", "closed"):
+            state = IncidentState.SEEN if evidence == "person" else IncidentState.CLOSED
+            update = IncidentUpdate(number, state, incident.OWN_STATION, "Dana")
+            await kit.journal.commit(
+                lambda db: incident.record_update(
+                    db, update, START, START, is_proved=True, counts=True
+                )
+            )
+        await trio.sleep(3 * 3600)
+        sent = asked = 0
+        for detail, times in kit.journal.read(
+            "SELECT detail, times FROM story WHERE sequence = ? AND event = 'sent again'"
+            " AND at > ?",
+            *(number, START + 3600),
+        ):
+            sent, asked = sent + times, asked + ("the hub" in detail) * times
+        assert (sent >= 36 and asked >= 9) is (evidence == "no key")
+        assert (sent == 0) is (evidence != "no key")
 
 
 @pytest.mark.parametrize("others", [0, 1, 2])
