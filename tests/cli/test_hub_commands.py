@@ -260,6 +260,18 @@ def test_contact_is_refused_without_a_service_to_reach_them(
     assert len(administer(database, "contact", "list")) == (not fault)
 
 
+def test_contact_without_settings_file_is_added_with_a_warning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    database = str(tmp_path / "hub.sqlite3")
+    administer(database, "init", "Alps")
+    words = ("hub", "contact", "add", "Duty", "a@example.org")
+    code, _, complained = run_command(words, database)
+    assert code == 0 and "unknown whether this contact can be reached" in complained
+    assert "set smtp-host" in complained
+
+
 def test_failed_webhook_registration_prints_no_secret(tmp_path: Path) -> None:
     database = str(tmp_path / "hub.sqlite3")
     administer(database, "init", "Alps")

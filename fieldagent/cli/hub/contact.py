@@ -64,7 +64,14 @@ def add(arguments: argparse.Namespace, settings: HubSettings, store: Store) -> R
         workspace = directory.find_workspace(db, arguments.workspace)
         return contacts.add_contact(db, workspace, new, now=time.time())
 
-    return {"id": store.run_once(enter)}
+    added = {"id": store.run_once(enter)}
+    if missing := kind.missing(settings.contact_own):
+        print(
+            "Without the hub's settings file (--config), it is unknown whether this contact can be"
+            f" reached. If the file names no service: {escape_line(missing)}.",
+            file=sys.stderr,
+        )
+    return added
 
 
 def _find_missing_setting(
