@@ -31,7 +31,7 @@ from fieldagent.extensions.tak.lan.door import LanAdmission
 from fieldagent.extensions.tak.lan.outward import make_own_unit
 from fieldagent.extensions.tak.lan.service import TakLan
 from fieldagent.extensions.tak.lan.settings import TakLanSettings
-from fieldagent.package.package import Message, Waypoint
+from fieldagent.package.package import Channel, Message, Waypoint
 from fieldagent.wire.envelope import Entry, encode
 from tests.breaking import Put, environment
 from tests.kit import START, kit
@@ -359,6 +359,20 @@ async def test_chat_that_reads_like_an_sos_is_answered_with_a_question(
         outcome = await door.receive_event(raw)
         assert outcome.why.startswith(asked)
         assert ("?" in outcome.why) is bool(asked)
+
+
+async def test_chats_that_cost_nothing_leave_the_budget_unspent(tmp_path: Path) -> None:
+    """Another channel delivers each chat before a satellite session begins."""
+    async with kit(tmp_path) as k:
+        outboxes = {k.outbox.channel: k.outbox}
+        budget = DayBudget(k.journal, service.PAYER, 2)
+        settings = TakLanSettings(LO, name="kit", allow=frozenset(["BRAVO"]), credits_per_day=2)
+        door = LanAdmission(settings, k.journal, k.intake, outboxes, budget, bearer_bytes=0)
+        for number in range(9):
+            chat = GeoChat(TakUnit("ANDROID-1", "BRAVO"), make_own_unit("kit"), f"m-{number}", "x")
+            raw = encode_event(tak.make_chat(chat, NOW)).replace(b"_flow-tags_", b"x")
+            assert (await door.receive_event(raw)).became == "taken"
+            await k.cancellation.clear(Channel.SATELLITE)
 
 
 async def test_item_too_long_for_a_datagram_does_not_block_others(tmp_path: Path) -> None:
