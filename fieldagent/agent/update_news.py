@@ -103,7 +103,7 @@ class UpdateNews:
         self._clock = clock
         self._has_hub = has_hub
         self._news = _read_stored_news(state_directory / NEWS_FILE)
-        self._why = ""
+        self._no_news_reason = ""
         """Reason why the last check found no news."""
 
     def list_notices(self) -> list[str]:
@@ -112,7 +112,9 @@ class UpdateNews:
         """
         now = self._get_trusted_time()
         notice = (
-            "" if now is None or self._news is None else self._news.describe_silence(now, self._why)
+            ""
+            if now is None or self._news is None
+            else self._news.describe_silence(now, self._no_news_reason)
         )
         return [notice] if notice else []
 
@@ -139,12 +141,12 @@ class UpdateNews:
         if not source or now is None:
             return NEXT_LOOK_S
         pause, signed = DAY_S, 0.0
-        self._why = ""
+        self._no_news_reason = ""
         try:
             signed = await self._read_signature_time(source)
         except NoNews as why:
             log.debug("no news of updates from %s: %s", source, why)
-            self._why = str(why)
+            self._no_news_reason = str(why)
             pause = NEXT_LOOK_S
         before = self._news
         if before is None or before.source != source:

@@ -23,7 +23,7 @@ class Introductions:
 
     def __init__(self, trusted_networks: Sequence[Network]) -> None:
         self._trusted = trusted_networks
-        self._refused = EventRate(time.monotonic)
+        self._refusal_rate = EventRate(time.monotonic)
 
     async def find_client(self, peer: socket.socket, proxy: str) -> str | None:
         """Return the address of a proxy's client, or of the proxy itself. If the connection is
@@ -38,7 +38,7 @@ class Introductions:
             )
             return proxy_protocol.parse_client(head, remaining_head) or proxy
         except (OSError, RemoteProtocolError) as error:
-            if count := self._refused.count_event():
+            if count := self._refusal_rate.count_event():
                 message = f"{count} connections from proxies were refused, the last from %s: %s"
                 log.warning(message, proxy, error)
             return None

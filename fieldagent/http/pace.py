@@ -138,9 +138,9 @@ class CpuPace(trio.abc.Instrument):
         self._source = source
         self._voucher = voucher
         self._accounts: dict[tuple[CpuShare, str], CallerAccount] = {}
-        self._known: OrderedDict[bytes, None] = OrderedDict()
+        self._known_credentials: OrderedDict[bytes, None] = OrderedDict()
         self._charged: dict[trio.lowlevel.Task, PacedVisit] = {}
-        self._begun: float | None = None
+        self._step_begun_at: float | None = None
         self._servers = 0
 
     @contextmanager
@@ -158,13 +158,13 @@ class CpuPace(trio.abc.Instrument):
 
     def before_task_step(self, task: trio.lowlevel.Task) -> None:
         """Record the CPU time at the start of a charged task's step (trio's Instrument)."""
-        self._begun = time.thread_time() if task in self._charged else None
+        self._step_begun_at = time.thread_time() if task in self._charged else None
 
     def after_task_step(self, task: trio.lowlevel.Task) -> None:
         """Charge the CPU time of the step to the task's visit."""
         visit = self._charged.get(task)
-        if visit is not None and self._begun is not None:
-            visit.spend(time.thread_time() - self._begun)
+        if visit is not None and self._step_begun_at is not None:
+            visit.spend(time.thread_time() - self._step_begun_at)
 
     def get_account(self, share: CpuShare, share_name: str) -> CallerAccount:
         """Return the account of a caller with this `share`. If there are too many accounts, drop
@@ -198,8 +198,8 @@ class CpuPace(trio.abc.Instrument):
         if head.path in self._probes:
             return self.get_account(PROBE, self._source(head))
         digest = self._digest(head)
-        if digest in self._known:
-            self._known.move_to_end(digest)
+        if digest in self._known_credentials:
+            self._known_credentials.move_to_end(digest)
             return self.get_account(KNOWN_CALLER, digest.hex())
         if voucher := self._voucher(head):
             return self.get_account(KNOWN_CALLER_SHARE, voucher)
@@ -208,15 +208,15 @@ class CpuPace(trio.abc.Instrument):
     def remember(self, head: Request) -> None:
         """Remember the credential of this request as valid."""
         if digest := self._digest(head):
-            self._known[digest] = None
-            if len(self._known) > KNOWN_CREDENTIALS_MAX:
-                self._known.popitem(last=False)
+            self._known_credentials[digest] = None
+            if len(self._known_credentials) > KNOWN_CREDENTIALS_MAX:
+                self._known_credentials.popitem(last=False)
 
     def forget(self, head: Request) -> None:
         """Forget the credential of this request, because it was refused. The caller now counts as
         anonymous.
         """
-        self._known.pop(self._digest(head), None)
+        self._known_credentials.pop(self._digest(head), None)
 
     def _digest(self, head: Request) -> bytes:
         headers = head.headers

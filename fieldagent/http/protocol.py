@@ -148,7 +148,7 @@ class ServerProtocol:
         self._peer = peer
         self._guard = guard
         self._buffer = bytearray()
-        self._ended = False
+        self._has_ended = False
         self._scanned = 0
         self._head: Request | None = None
         self._length: int | None = 0
@@ -161,7 +161,7 @@ class ServerProtocol:
     def receive(self, data: bytes) -> None:
         """Add bytes from the peer. b"" means that the peer has closed its side."""
         self._buffer += data
-        self._ended = not data
+        self._has_ended = not data
 
     def next_head(self) -> Request | MissingPart:
         """Return the head of the next request, or the missing part. Raises Problem."""
@@ -223,7 +223,7 @@ class ServerProtocol:
         if empty := _EMPTY_LINES.match(buffer):
             del buffer[: empty.end()]
         if not buffer or buffer == b"\r":
-            return MissingPart.NOTHING if self._ended else MissingPart.IDLE
+            return MissingPart.NOTHING if self._has_ended else MissingPart.IDLE
         end = buffer.find(b"\r\n\r\n", max(0, self._scanned - 3)) + 4
         if end < 4:
             guards.screen_partial_head(buffer, self._scanned, self._limits)
@@ -266,7 +266,7 @@ class ServerProtocol:
         return bytes(chunked.content) if chunked.consume_chunks(self._buffer) else None
 
     def _expect_more(self, part: str) -> None:
-        if self._ended:
+        if self._has_ended:
             raise Problem(400, f"the connection ended before the request's {part} did")
 
     def respond(self, response: Response, *, date: bytes, close: bool, head_only: bool) -> bytes:

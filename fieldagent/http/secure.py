@@ -32,15 +32,15 @@ class SecureSocket:
 
     def __init__(self, peer: socket.socket, context: ssl.SSLContext) -> None:
         self._peer = peer
-        self._arrived, self._leaving = ssl.MemoryBIO(), ssl.MemoryBIO()
-        self._tls = context.wrap_bio(self._arrived, self._leaving, server_side=True)
-        self._head = b""
+        self._received, self._to_send = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._tls = context.wrap_bio(self._received, self._to_send, server_side=True)
+        self._record_head = b""
         """Received part of the head of the current record."""
         self._rest = 0
         """Number of bytes that are missing after the head of the current record."""
         self._unsent = b""
         """Bytes for which the socket had no space."""
-        self._taken = 0
+        self._unsent_plain_bytes = 0
         """Number of plain bytes in records that are not sent completely."""
 
     def fileno(self) -> int:
@@ -86,10 +86,10 @@ class SecureSocket:
         """Send some of the bytes and return their number. After BlockingIOError, send the same
         bytes next.
         """
-        if data and not self._taken:
-            self._taken = self._tls.write(data[:RECORD_MAX_BYTES])
+        if data and not self._unsent_plain_bytes:
+            self._unsent_plain_bytes = self._tls.write(data[:RECORD_MAX_BYTES])
         self._send()
-        taken_bytes, self._taken = self._taken, 0
+        taken_bytes, self._unsent_plain_bytes = self._unsent_plain_bytes, 0
         return taken_bytes
 
     def shutdown(self, how: int) -> None:
@@ -112,18 +112,18 @@ class SecureSocket:
         """Pass on the received part of one record to TLS. Return True if the record is complete.
         Raises OSError.
         """
-        data = self._peer.recv(self._rest or _HEAD_BYTES - len(self._head))
+        data = self._peer.recv(self._rest or _HEAD_BYTES - len(self._record_head))
         if data:
-            self._arrived.write(data)
+            self._received.write(data)
         else:
-            self._arrived.write_eof()
+            self._received.write_eof()
         if self._rest:
             self._rest -= len(data)
         else:
-            self._head += data
-            if len(self._head) == _HEAD_BYTES:
-                self._rest, self._head = int.from_bytes(self._head[3:]), b""
-        return not data or not (self._rest or self._head)
+            self._record_head += data
+            if len(self._record_head) == _HEAD_BYTES:
+                self._rest, self._record_head = int.from_bytes(self._record_head[3:]), b""
+        return not data or not (self._rest or self._record_head)
 
     async def _send_all(self) -> None:
         while True:
@@ -133,8 +133,8 @@ class SecureSocket:
                 await wait_writable(self._peer)
 
     def _send(self) -> None:
-        while self._unsent or self._leaving.pending:
-            self._unsent = self._unsent or self._leaving.read()
+        while self._unsent or self._to_send.pending:
+            self._unsent = self._unsent or self._to_send.read()
             self._unsent = self._unsent[self._peer.send(self._unsent) :]
 
     def _send_available(self) -> None:

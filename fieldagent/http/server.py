@@ -112,11 +112,11 @@ class ReservedBytes:
 class BodyBudget:
     def __init__(self, maximum: int) -> None:
         self.held = 0
-        self._most = maximum
+        self._maximum = maximum
 
     def reserve(self, size: int) -> ReservedBytes:
         """Reserve space for a body of `size` bytes. Raises Problem 503."""
-        if size and self.held + size > self._most:
+        if size and self.held + size > self._maximum:
             again = (("Retry-After", "1"),)
             raise Problem(503, "too many large bodies are under way; try again", headers=again)
         return ReservedBytes(self, size)
@@ -209,7 +209,7 @@ class _Server:
         self.tls = tls
         self.bodies = BodyBudget(limits.bodies)
         self._all: dict[_Connection, None] = {}
-        self._of: dict[str, dict[_Connection, None]] = {}
+        self._by_source: dict[str, dict[_Connection, None]] = {}
         self._leaving: dict[_Connection, None] = {}
 
     async def accept_from(self, listener: socket.socket, nursery: trio.Nursery) -> None:
@@ -274,7 +274,7 @@ class _Server:
 
     def _add_connection(self, connection: _Connection) -> None:
         self._all[connection] = None
-        self._of.setdefault(connection.source, {})[connection] = None
+        self._by_source.setdefault(connection.source, {})[connection] = None
 
     def remove_connection(self, connection: _Connection) -> None:
         self._all.pop(connection, None)
@@ -296,10 +296,10 @@ class _Server:
 
     def remove_from_source(self, connection: _Connection) -> None:
         """Remove the connection from the connections of its source."""
-        of_source = self._of.get(connection.source, {})
+        of_source = self._by_source.get(connection.source, {})
         of_source.pop(connection, None)
         if not of_source:
-            self._of.pop(connection.source, None)
+            self._by_source.pop(connection.source, None)
 
     async def _handle_accept_error(self, error: OSError) -> None:
         """Handle a failed accept. A peer that left early is ignored. If there are too many open
@@ -318,7 +318,7 @@ class _Server:
         bounds = [(self._all, limits.connections)]
         by_proxy = not new_connection.address or is_in(new_connection.address, limits.proxies)
         if limits.per_source is not None and not by_proxy:
-            bounds.append((self._of.get(new_connection.source, {}), limits.per_source))
+            bounds.append((self._by_source.get(new_connection.source, {}), limits.per_source))
         for connections, count_max in bounds:
             while len(connections) >= count_max:
                 if not self._evict(connections):
@@ -345,7 +345,7 @@ class _Server:
         """
         running = connection.peer.phase >= Phase.HANDLING
         by_proxy = not connection.address or is_in(connection.address, self.limits.proxies)
-        source_count = 0 if by_proxy else len(self._of.get(connection.source, ()))
+        source_count = 0 if by_proxy else len(self._by_source.get(connection.source, ()))
         return (
             running,
             -source_count if source_count > CONNECTIONS_ORDINARY else 0,

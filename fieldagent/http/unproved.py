@@ -22,9 +22,9 @@ class UnauthenticatedLimit:
 
     def __init__(self, maximum: int, seconds: float) -> None:
         self.pace = CpuPace(cookie="")
-        self._most = maximum
+        self._maximum = maximum
         self._seconds = seconds
-        self._of: dict[str, dict[trio.CancelScope, None]] = {}
+        self._by_source: dict[str, dict[trio.CancelScope, None]] = {}
         """Connections by source, the oldest first."""
 
     @asynccontextmanager
@@ -36,13 +36,13 @@ class UnauthenticatedLimit:
         """
         if self.pace.is_crowded(address):
             raise Problem(429)
-        while sum(map(len, self._of.values())) >= self._most:
+        while sum(map(len, self._by_source.values())) >= self._maximum:
             self._end_one()
         source, visit = find_source(address), self.pace.visit(address)
         visit.begin()
         try:
             with waits.move_on_after(self._seconds) as scope:
-                self._of.setdefault(source, {})[scope] = None
+                self._by_source.setdefault(source, {})[scope] = None
                 await visit.wait_for_turn()
                 yield visit
         finally:
@@ -50,13 +50,13 @@ class UnauthenticatedLimit:
             visit.end()
 
     def _end_one(self) -> None:
-        source = max(self._of, key=lambda each: len(self._of[each]))
-        oldest = next(iter(self._of[source]))
+        source = max(self._by_source, key=lambda each: len(self._by_source[each]))
+        oldest = next(iter(self._by_source[source]))
         oldest.cancel()
         self._forget(source, oldest)
 
     def _forget(self, source: str, scope: trio.CancelScope) -> None:
-        connections_left = self._of.get(source, {})
+        connections_left = self._by_source.get(source, {})
         connections_left.pop(scope, None)
         if not connections_left:
-            self._of.pop(source, None)
+            self._by_source.pop(source, None)

@@ -66,7 +66,7 @@ class WebSocket:
         self._protocol = protocol
         self._stream = stream
         self._turn = trio.StrictFIFOLock()
-        self._whole: deque[bytes] = deque()
+        self._messages: deque[bytes] = deque()
         self._partial = bytearray()
         self.date = ""
         """Date header of the server's handshake."""
@@ -74,10 +74,10 @@ class WebSocket:
 
     async def receive(self) -> bytes:
         """Wait for the next message and return it. Raises WebSocketClosed."""
-        while not self._whole:
+        while not self._messages:
             self._raise_if_ended()
             await self.read()
-        return self._whole.popleft()
+        return self._messages.popleft()
 
     async def read(self) -> None:
         """Read bytes from the stream, and send the replies that the protocol requires."""
@@ -101,7 +101,7 @@ class WebSocket:
                 return
             self._partial += event.data
             if event.fin:
-                self._whole.append(bytes(self._partial))
+                self._messages.append(bytes(self._partial))
                 self._partial.clear()
 
     def _raise_if_ended(self) -> None:

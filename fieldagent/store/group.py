@@ -94,9 +94,9 @@ class GroupCommit(Generic[C]):
         self._transact = transact
         self._orders: list[Order[C]] = []
         self._enough = 1
-        self._came = trio.Event()
+        self._operation_added = trio.Event()
         self._news = trio.Event()
-        self._ended = False
+        self._has_ended = False
         self.failed: StoreFailed | None = None
         """First final error of the disk, or None if there was none. It stays set until the program
         restarts."""
@@ -124,14 +124,14 @@ class GroupCommit(Generic[C]):
     async def _carry_out_orders(self, order: Order[C]) -> Any:
         if self.failed is not None:
             raise self.failed
-        if self._ended:
+        if self._has_ended:
             # If the caller and the store are cancelled together, the store may end first.
             await trio.lowlevel.checkpoint_if_cancelled()
             raise StoreFailed("the journal has been closed, as the program stops")
         order.caller = trio.lowlevel.current_task()
         self._orders.append(order)
         if len(self._orders) == 1 or len(self._orders) >= self._enough:
-            self._came.set()
+            self._operation_added.set()
         await trio.lowlevel.wait_task_rescheduled(_refuse_abort)
         if order.error is not None:
             raise order.error
@@ -152,7 +152,7 @@ class GroupCommit(Generic[C]):
         """
         if self.failed is None:
             self.failed = StoreFailed(reason)
-            self._came.set()
+            self._operation_added.set()
         return self.failed
 
     async def run(self) -> None:
@@ -170,16 +170,16 @@ class GroupCommit(Generic[C]):
                 while self._orders:
                     await self._commit_all()
                 # Refuse later orders, which would wait forever.
-                self._ended = True
+                self._has_ended = True
 
     async def _gather(self) -> None:
         if not self._orders:
-            self._came = trio.Event()
-            await self._came.wait()
+            self._operation_added = trio.Event()
+            await self._operation_added.wait()
         if 1 <= len(self._orders) < self._enough:
-            self._came = trio.Event()
+            self._operation_added = trio.Event()
             with trio.move_on_after(GATHER_S):
-                await self._came.wait()
+                await self._operation_added.wait()
 
     async def _commit_all(self) -> None:
         orders, self._orders = self._orders, []

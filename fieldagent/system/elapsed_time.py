@@ -99,14 +99,14 @@ class MachineClocks:
         self._boot = BOOT.read_text().strip()
         self._kernel = ctypes.CDLL(None)
         self._source = ""
-        self._asked = -inf
+        self._asked_at = -inf
         self._ahead = 0.0
 
     def __call__(self) -> Reading:
         wall, since_boot = time.time(), time.clock_gettime(time.CLOCK_BOOTTIME)
         was_set = abs(wall - since_boot - self._ahead) >= CLOCK_SET_FROM_S
-        if was_set or since_boot - self._asked >= CLOCK_CACHE_S:
-            self._ahead, self._asked = wall - since_boot, since_boot
+        if was_set or since_boot - self._asked_at >= CLOCK_CACHE_S:
+            self._ahead, self._asked_at = wall - since_boot, since_boot
             self._source = self._ask() if EARLIEST_TIME <= wall <= LATEST_TIME else ""
         return Reading(self._boot, since_boot, wall, self._source)
 
@@ -145,13 +145,13 @@ class ElapsedTime:
     def __init__(self, base: ClockBase | None, read_clocks: Callable[[], Reading]) -> None:
         self._look = read_clocks
         clocks = read_clocks()
-        self._begun, self._since_boot = compute_elapsed_time(base, clocks), clocks.since_boot
+        self._started_at, self._since_boot = compute_elapsed_time(base, clocks), clocks.since_boot
         self._offset = 0.0 if base is None else base.offset
         """Seconds to add to elapsed time to get Unix time."""
-        self._told: dict[str, float] = {}
+        self._source_offsets: dict[str, float] = {}
         """Seconds to add to elapsed time to get the time of each other source, for the sources
         since the boot."""
-        self._kept: float | None = None
+        self._stored_at: float | None = None
         """Time of the last stored state, in seconds since the boot."""
         self._follow_clock(clocks)
 
@@ -172,8 +172,8 @@ class ElapsedTime:
             return
         clocks = self._look()
         offset = unix - self._read_elapsed(clocks)
-        if abs(offset - self._told.get(source, -inf)) >= SOURCE_VARIATION_S:
-            self._told[source] = offset
+        if abs(offset - self._source_offsets.get(source, -inf)) >= SOURCE_VARIATION_S:
+            self._source_offsets[source] = offset
             self._follow_clock(clocks)
 
     def get_base(self) -> ClockBase:
@@ -188,13 +188,13 @@ class ElapsedTime:
     def get_due_base(self) -> ClockBase | None:
         """Return the state to store, or None if no write is due yet."""
         base = self.get_base()
-        if self._kept is not None and base.since_boot - self._kept < SAVE_INTERVAL_S:
+        if self._stored_at is not None and base.since_boot - self._stored_at < SAVE_INTERVAL_S:
             return None
         return base
 
     def mark_kept(self, base: ClockBase) -> None:
         """Record that the state is on disk."""
-        self._kept = base.since_boot
+        self._stored_at = base.since_boot
 
     def source(self) -> str:
         """Return the source of dates, or '' if no source is trusted."""
@@ -208,13 +208,13 @@ class ElapsedTime:
         source = self._source(clocks)
         if clocks.source or not source:
             return None
-        unix = self._read_elapsed(clocks) + self._told[source]
+        unix = self._read_elapsed(clocks) + self._source_offsets[source]
         if abs(unix - clocks.wall_time) < CLOCK_ERROR_MAX_S:
             return None
         return ReportedTime(source, clocks.boot, clocks.since_boot, unix)
 
     def _read_elapsed(self, seen: Reading) -> float:
-        return self._begun + (seen.since_boot - self._since_boot)
+        return self._started_at + (seen.since_boot - self._since_boot)
 
     def _source(self, seen: Reading) -> str:
         return seen.source or self._find_trusted_source()
@@ -223,9 +223,11 @@ class ElapsedTime:
         """Return the best source that at most half of the others contradict, or '' if there is no
         such source.
         """
-        for source in filter(self._told.__contains__, SOURCES_BY_RANK):
-            others = [offset for each, offset in self._told.items() if each != source]
-            wrong = sum(abs(offset - self._told[source]) >= CONTRADICTION_S for offset in others)
+        for source in filter(self._source_offsets.__contains__, SOURCES_BY_RANK):
+            others = [offset for each, offset in self._source_offsets.items() if each != source]
+            wrong = sum(
+                abs(offset - self._source_offsets[source]) >= CONTRADICTION_S for offset in others
+            )
             if wrong * 2 <= len(others):
                 return source
         return ""
@@ -235,15 +237,17 @@ class ElapsedTime:
         offset = seen.wall_time - self._read_elapsed(seen)
         if not source:
             # Use a contradicted source, which is still better than a clock that was never set.
-            source = next(filter(self._told.__contains__, SOURCES_BY_RANK), "")
+            source = next(filter(self._source_offsets.__contains__, SOURCES_BY_RANK), "")
         if not seen.source and source:
-            offset = self._told[source]
+            offset = self._source_offsets[source]
         if abs(offset - self._offset) >= CLOCK_SET_FROM_S:
             moved = abs(offset - self._offset)
             log.log(
                 logging.WARNING if moved >= CLOCK_WARN_FROM_S else logging.INFO,
                 "dates change by %+.0f s, because %s; nothing expires because of this",
                 offset - self._offset,
-                f"clock source: {source}" if source in self._told else "the clock was set",
+                f"clock source: {source}"
+                if source in self._source_offsets
+                else "the clock was set",
             )
             self._offset = offset

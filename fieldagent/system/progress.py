@@ -35,9 +35,9 @@ class Progress:
         """If `at_once`, the first progress is shown without a delay. This is for work that is
         seldom short.
         """
-        self._what, self._unit, self._clock = escape_line(title), unit, clock
+        self._title, self._unit, self._clock = escape_line(title), unit, clock
         self._is_terminal = sys.stderr.isatty()
-        self._every = DRAW_INTERVAL_S if self._is_terminal else LINE_EVERY_S
+        self._interval = DRAW_INTERVAL_S if self._is_terminal else LINE_EVERY_S
         self._shown_at = -inf if at_once else clock()
 
     def __enter__(self) -> Progress:
@@ -47,12 +47,12 @@ class Progress:
         """Show that `done_units` of `total_units` units are done, if enough time has passed since
         the last display.
         """
-        if self._clock() < self._shown_at + self._every:
+        if self._clock() < self._shown_at + self._interval:
             return
         self._shown_at = self._clock()
-        text = f"{self._what}: {done_units:,} {self._unit}"
+        text = f"{self._title}: {done_units:,} {self._unit}"
         if total_units:
-            text = f"{self._what}: {done_units:,} of {total_units:,} {self._unit}"
+            text = f"{self._title}: {done_units:,} of {total_units:,} {self._unit}"
         if self._is_terminal:
             filled = min(BAR, done_units * BAR // total_units) if total_units else 0
             bar = f"[{'#' * filled}{'.' * (BAR - filled)}] " if total_units else ""

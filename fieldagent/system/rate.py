@@ -20,7 +20,7 @@ class EventRate:
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._told = -inf
+        self._logged_at = -inf
         self._since = 0
 
     def count_event(self) -> int:
@@ -28,9 +28,9 @@ class EventRate:
         line, otherwise 0.
         """
         self._since += 1
-        if self._clock() - self._told < LOG_INTERVAL_S:
+        if self._clock() - self._logged_at < LOG_INTERVAL_S:
             return 0
-        self._told = self._clock()
+        self._logged_at = self._clock()
         count, self._since = self._since, 0
         return count
 

@@ -71,7 +71,7 @@ class Keepalive:
         self._adapts = interval is None
         self.interval = FIRST if interval is None else interval or inf
         self._link = _LinkTimes(-inf, -inf)
-        self._answered = 0
+        self._answered_count = 0
         self._broken: LinkBreak | None = None
         """Break of the last link, kept until the next attempt shows whether the hub can be
         reached."""
@@ -122,8 +122,8 @@ class Keepalive:
         if self.cut is not None and idle > self.cut.idle + 2:
             self.cut = None
         if idle >= 0.9 * self.interval:
-            self._answered += 1
-            if self._adapts and self._answered >= ANSWERED_TESTS_ENOUGH:
+            self._answered_count += 1
+            if self._adapts and self._answered_count >= ANSWERED_TESTS_ENOUGH:
                 self._lengthen(now)
 
     def _lengthen(self, now: float) -> None:
@@ -132,7 +132,7 @@ class Keepalive:
             bound = self._find_lower_step(self.cut)
         longer = min(bound, self.interval * GROWTH)
         if longer > self.interval:
-            self.interval, self._answered = longer, 0
+            self.interval, self._answered_count = longer, 0
 
     def end(self, now: float, *, is_explained: bool) -> None:
         """Record the end of the link, or of an attempt. If the end is not `is_explained`, the link
@@ -157,7 +157,7 @@ class Keepalive:
         broken, self._broken = self._broken, None
         if broken is None or broken.idle < SHORTEST:
             return
-        self._answered = 0
+        self._answered_count = 0
         self._alike = [*(cut for cut in self._alike if cut.equals(broken)), broken]
         is_same_cut = self.cut is not None and self.cut.equals(broken)
         if is_same_cut or len(self._alike) >= (2 if broken.exact else 3):

@@ -145,8 +145,8 @@ class IpLink:
         self._peer: LinkOpened | None = None
         self._sent = 0
         self._unacknowledged: deque[int] = deque()
-        self._arrived = 0
-        self._answered = 0
+        self._last_arrived = 0
+        self._last_answered = 0
 
     def make_hello(self) -> bytes:
         """Return the first message to send."""
@@ -202,9 +202,9 @@ class IpLink:
         """Return the acknowledgement of `number` and all earlier messages, which must be
         on disk.
         """
-        if not self._answered < number <= self._arrived:
+        if not self._last_answered < number <= self._last_arrived:
             raise LocalProtocolError(f"{number} has not arrived and cannot be acknowledged")
-        self._answered = number
+        self._last_answered = number
         return cbor2.dumps([LinkKind.ACKNOWLEDGEMENT, number])
 
     def receive(self, message: bytes) -> LinkEvent | None:
@@ -248,11 +248,13 @@ class IpLink:
         return self._peer
 
     def _accept_numbered(self, number: int, members: list[Any]) -> MessageReceived:
-        if number != self._arrived + 1:
-            raise RemoteProtocolError(f"message {number} where {self._arrived + 1} should follow")
-        if number - self._answered > self._hello.window:
+        if number != self._last_arrived + 1:
+            raise RemoteProtocolError(
+                f"message {number} where {self._last_arrived + 1} should follow"
+            )
+        if number - self._last_answered > self._hello.window:
             raise RemoteProtocolError("more unacknowledged messages than were asked for")
-        self._arrived = number
+        self._last_arrived = number
         return MessageReceived(number, self._split_bodies(number, members[0]) if members else ())
 
     def _split_bodies(self, number: int, content: Any) -> tuple[bytes, ...]:

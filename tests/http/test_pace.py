@@ -128,7 +128,7 @@ async def test_number_of_remembered_callers_is_limited(
         asked.remember(make_head(x_api_key=f"key_{number}"))
         await trio.sleep(0.1)
     assert len(asked._accounts) <= 10 + 1
-    assert len(asked._known) == 10
+    assert len(asked._known_credentials) == 10
     assert asked.get_account(ANONYMOUS_TOTAL_SHARE, "busy") is busy
 
 

@@ -340,7 +340,7 @@ def test_every_message_arrives_once_and_in_order(bodies: list[bytes], data: st.D
     settled: list[int] = []
     while len(settled) < len(bodies):
         steps = ["send"] * bool(waiting and ours.free) + ["take"] * bool(on_the_way)
-        steps += ["answer"] * (len(arrived) > theirs._answered) + ["settle"] * bool(back)
+        steps += ["answer"] * (len(arrived) > theirs._last_answered) + ["settle"] * bool(back)
         step = data.draw(st.sampled_from(steps))
         if step == "send":
             on_the_way.append(ours.send(waiting.pop(0))[1])

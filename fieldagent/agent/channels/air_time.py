@@ -56,7 +56,7 @@ class AirTime:
         self._clock = clock
         self._minutes = {**seconds_by_minute}
         self._may_lack = bool(seconds_by_minute)
-        self._changed: set[int] = set()
+        self._changed_minutes: set[int] = set()
         self._unsaved = 0.0
         self._lately: deque[tuple[float, float]] = deque()
         self._beyond = EventRate(clock)
@@ -114,7 +114,7 @@ class AirTime:
         self._minutes[minute] = self._minutes.get(minute, 0.0) + seconds
         if self.limit.dwell is not None:
             self._lately.append((now, seconds))
-        self._changed.add(minute)
+        self._changed_minutes.add(minute)
         self._unsaved += seconds
         if self.is_to_be_saved():
             self.grown.set()
@@ -126,8 +126,8 @@ class AirTime:
 
     def collect_unsaved_minutes(self) -> dict[int, float]:
         """Return the unsaved seconds by minute, and mark them as saved."""
-        minutes = {minute: self._minutes.get(minute, 0.0) for minute in self._changed}
-        self._changed, self._unsaved = set(), 0.0
+        minutes = {minute: self._minutes.get(minute, 0.0) for minute in self._changed_minutes}
+        self._changed_minutes, self._unsaved = set(), 0.0
         return minutes
 
     def describe_usage(self) -> str:

@@ -42,10 +42,10 @@ class FlightRecorder:
         """Name of the line's protocol, for `mask`."""
         self._records: deque[TraceRecord] = deque()
         self._size = 0
-        self._kept = -inf
+        self._newest_on_disk = -inf
         """Time of the newest record on disk, by the records' clock."""
         self._written = -inf
-        self._begun: float | None = None
+        self._begun_at: float | None = None
 
     def begin(self, path: str, baud: int) -> None:
         """Record that the port was opened."""
@@ -65,8 +65,8 @@ class FlightRecorder:
 
     def _read_clock(self) -> float:
         now = trio.current_time()
-        self._begun = now if self._begun is None else self._begun
-        return now - self._begun
+        self._begun_at = now if self._begun_at is None else self._begun_at
+        return now - self._begun_at
 
     def _record(self, direction: str, data: bytes) -> None:
         self._records.append(TraceRecord(self._read_clock(), direction, data))
@@ -91,8 +91,8 @@ class FlightRecorder:
         if self.ring is None or now - self._written < SAVE_INTERVAL_S:
             return
         masked = mask(list(self._records), self.kind)
-        new = [each for each in masked if each.at > self._kept]
-        self._kept = self._written = now
+        new = [each for each in masked if each.at > self._newest_on_disk]
+        self._newest_on_disk = self._written = now
         try:
             await trio.to_thread.run_sync(_append, self.ring, trace.format_trace(new), self.kind)
         except OSError as error:

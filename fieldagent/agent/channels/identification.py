@@ -60,22 +60,22 @@ class IdentifiedModem:
 
     def __init__(self, modem: RadioModem, timer: IdentificationTimer) -> None:
         self._modem = modem
-        self._owed = timer
+        self._timer = timer
         self._transmitting = trio.Lock()
-        self._left = trio.Event()
+        self._packet_left = trio.Event()
         """Event that is set when a packet has left. A new event then replaces it."""
 
     async def transmit(self, packet: bytes, *, urgent: bool) -> TransmitResult:
         async with self._transmitting:
             result = await self._modem.transmit(packet, urgent=urgent)
         if result not in UNSENT_REASONS:
-            self._owed.record_transmission(trio.current_time())
-            self._left.set()
-            self._left = trio.Event()
+            self._timer.record_transmission(trio.current_time())
+            self._packet_left.set()
+            self._packet_left = trio.Event()
         return result
 
     async def receive(self) -> ReceivedPacket:
-        while (packet := await self._modem.receive()).body == self._owed.packet:
+        while (packet := await self._modem.receive()).body == self._timer.packet:
             # Skip our own callsign packet, which a repeater has returned.
             pass
         return packet
@@ -85,13 +85,13 @@ class IdentifiedModem:
         retry after `RETRY_AFTER_S` seconds. Raises RadioLost.
         """
         while True:
-            if self._owed.due_at == inf:
-                await self._left.wait()
-            await trio.sleep_until(self._owed.due_at)
+            if self._timer.due_at == inf:
+                await self._packet_left.wait()
+            await trio.sleep_until(self._timer.due_at)
             async with self._transmitting:
-                result = await self._modem.transmit(self._owed.packet, urgent=False)
+                result = await self._modem.transmit(self._timer.packet, urgent=False)
                 if result not in UNSENT_REASONS:
-                    self._owed.mark_sent()
+                    self._timer.mark_sent()
             if result in UNSENT_REASONS:
                 await trio.sleep(RETRY_AFTER_S)
 

@@ -76,14 +76,14 @@ class ReceiveQueue:
     """
 
     def __init__(self) -> None:
-        self._heard, self._packets = trio.open_memory_channel[ReceivedPacket](PACKETS_MAX)
-        self._lost = EventRate(trio.current_time)
+        self._packet_sender, self._packets = trio.open_memory_channel[ReceivedPacket](PACKETS_MAX)
+        self._lost_rate = EventRate(trio.current_time)
 
     def add_packet(self, packet: ReceivedPacket) -> None:
         try:
-            self._heard.send_nowait(packet)
+            self._packet_sender.send_nowait(packet)
         except trio.WouldBlock:
-            if count := self._lost.count_event():
+            if count := self._lost_rate.count_event():
                 log.warning("%d packets were lost: more arrive than can be stored", count)
 
     async def receive(self) -> ReceivedPacket:

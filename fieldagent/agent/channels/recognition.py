@@ -111,26 +111,26 @@ class _ReceivedBytes:
     """Collects the bytes that the device has sent, without the echoed questions."""
 
     def __init__(self) -> None:
-        self._said = bytearray()
-        self._asked: list[bytes] = []
+        self._received = bytearray()
+        self._questions: list[bytes] = []
 
     def ask(self, question: bytes) -> None:
-        self._asked.append(question)
+        self._questions.append(question)
 
     def add_bytes(self, data: bytes) -> None:
-        self._said += data
-        del self._said[:-RECEIVED_BYTES_MAX]
+        self._received += data
+        del self._received[:-RECEIVED_BYTES_MAX]
 
     def get_received(self) -> bytes:
-        received = bytes(self._said)
-        for each in self._asked:
+        received = bytes(self._received)
+        for each in self._questions:
             # Compare without line endings, because terminals change them in the echo.
             received = received.replace(each.strip(b"\r\0"), b"")
         return received
 
     def judge(self) -> UnrecognisedDevice:
         received = self.get_received()
-        echoes = len(received) < len(self._said)
+        echoes = len(received) < len(self._received)
         # A terminal returns lines with its own line endings, and with prompts between them.
         return UnrecognisedDevice(
             b"" if echoes and not received.strip(b"\r\n\0") else received, echoes

@@ -17,15 +17,15 @@ class RecentLog(logging.Handler):
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
-        self._kept: deque[logging.LogRecord] = deque(maxlen=LINES_MAX)
+        self._records: deque[logging.LogRecord] = deque(maxlen=LINES_MAX)
 
     def emit(self, record: logging.LogRecord) -> None:
         """Keep a record, and drop the oldest record if there are too many."""
-        self._kept.append(record)
+        self._records.append(record)
 
     def list_lines(self) -> list[str]:
         """Return the lines, newest first."""
-        return [_format_line(each) for each in reversed(self._kept)]
+        return [_format_line(each) for each in reversed(self._records)]
 
 
 def _format_line(record: logging.LogRecord) -> str:

@@ -82,30 +82,30 @@ class Logbook:
         if before.boot != boot:
             cause = COMMAND if before.boot in commanded_boots else find_cause(before, reset)
         starts = [*(each for each in before.starts if 0 <= at - each < DAY), at]
-        self._known = LogbookContent(boot, cause, False, starts[-STARTS_MAX:], before.hours)
+        self._content = LogbookContent(boot, cause, False, starts[-STARTS_MAX:], before.hours)
 
     @property
     def cause(self) -> int:
         """Return the reason of the machine's last start, one of CAUSES."""
-        return self._known.cause
+        return self._content.cause
 
     def count_starts(self) -> int:
         """Return the number of starts of the agent in the last 24 hours."""
         at = self._now()
-        return sum(at - each < DAY for each in self._known.starts)
+        return sum(at - each < DAY for each in self._content.starts)
 
     def write_file(self) -> None:
         """Write the file. A failure is only logged. The content is then missing after a restart."""
         try:
             with self._writing:
-                document = json.dumps(asdict(self._known), separators=(",", ":"))
+                document = json.dumps(asdict(self._content), separators=(",", ":"))
                 write_in_slots(self._path, document.encode())
         except OSError as error:
             log.warning("the kit's logbook cannot be stored: %s", error)
 
     def record_stop(self) -> None:
         """Record that the agent stops properly."""
-        self._known = replace(self._known, in_order=True)
+        self._content = replace(self._content, in_order=True)
         self.write_file()
 
     def close_hour(self, links: Mapping[str, ChannelLink], clock: float) -> None:
@@ -113,7 +113,7 @@ class Logbook:
         the present time on trio's clock.
         """
         hour = round(self._now() / HOUR) - 1
-        hours = {name: dict(hour_signals) for name, hour_signals in self._known.hours.items()}
+        hours = {name: dict(hour_signals) for name, hour_signals in self._content.hours.items()}
         for name, link in links.items():
             if (bars := compute_median(link.signals, clock - HOUR, clock)) is not None:
                 hours.setdefault(name, {})[hour] = bars
@@ -126,7 +126,7 @@ class Logbook:
             for name, hour_signals in hours.items()
         }
         kept = {name: hour_signals for name, hour_signals in recent.items() if hour_signals}
-        self._known = replace(self._known, hours=kept)
+        self._content = replace(self._content, hours=kept)
 
     def compute_time_to_hour(self) -> float:
         """Return the seconds until this hour of elapsed time is over."""
@@ -142,7 +142,7 @@ class Logbook:
         started_at = clock - self._now() % HOUR
         medians = {}
         for name, link in links.items():
-            hour_signals = self._known.hours.get(name, {})
+            hour_signals = self._content.hours.get(name, {})
             before = [hour_signals.get(hour - ago) for ago in range(REPORTED_HOURS - 1, 0, -1)]
             hours = [*before, compute_median(link.signals, started_at, clock)]
             if any(bars is not None for bars in hours):

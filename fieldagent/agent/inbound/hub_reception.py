@@ -62,7 +62,7 @@ class HubReception:
         self._endings = endings
         self._carrier = carrier
         self._limits = packing.queue.limits
-        self._failed: bytes | None = None
+        self._failed_message: bytes | None = None
         """The last message that could not be stored because of an error."""
 
     async def receive(
@@ -83,8 +83,8 @@ class HubReception:
         except (StoreFailed, StoreFull):
             raise
         except Exception as error:
-            if self._failed != body:
-                self._failed = body
+            if self._failed_message != body:
+                self._failed_message = body
                 raise
             log.exception("a message could not be processed, twice")
             # Do not book the cost, because the booking itself may have caused the error.
@@ -94,7 +94,7 @@ class HubReception:
                 channel=self._queue.channel,
                 reason=f"the agent failed to process it, twice: {describe_error(error)}",
             )
-        self._failed = None
+        self._failed_message = None
 
     async def _store_damaged_message(
         self, body: bytes, cost: Operation[None], damage: str, unreadable_message: Unreadable | None

@@ -464,7 +464,7 @@ class UnacceptedPayloadList:
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
-        self._found: list[UnacceptedPayloads] = []
+        self._payloads: list[UnacceptedPayloads] = []
         self._commits = -1
         """Number of commits at the time of the query."""
 
@@ -472,8 +472,8 @@ class UnacceptedPayloadList:
         """Return the list. Query the journal again if there was a commit since the last query."""
         commits = self._journal.commits
         if commits != self._commits:
-            self._found, self._commits = self._query(), commits
-        return self._found
+            self._payloads, self._commits = self._query(), commits
+        return self._payloads
 
     def _query(self) -> list[UnacceptedPayloads]:
         # With max(), SQLite takes the other columns from the row with the maximum

@@ -54,16 +54,16 @@ class DuplicateDetector:
     """Detects two kits with the same station number. All times must be of the same clock."""
 
     def __init__(self) -> None:
-        self._told: dict[tuple[int, type], _SentValues] = {}
+        self._sent_values: dict[tuple[int, type], _SentValues] = {}
 
     def record_value(self, station: int, value: int | str, now: float) -> bool:
         """Record that a station sent the name `value`, or a new item with the number `value`.
         Return True if two kits use the station's number.
         """
         key = station, type(value)
-        earlier = self._told.pop(key, None)
+        earlier = self._sent_values.pop(key, None)
         is_twin = earlier is not None and earlier.record_value(value, now)
-        self._told[key] = earlier or _SentValues(value, now)
-        while len(self._told) > STATIONS_MAX:
-            del self._told[next(iter(self._told))]
+        self._sent_values[key] = earlier or _SentValues(value, now)
+        while len(self._sent_values) > STATIONS_MAX:
+            del self._sent_values[next(iter(self._sent_values))]
         return is_twin

@@ -80,7 +80,7 @@ class ItemRepeater:
         self._parcels = parcels
         self._journal = journal
         self._packing = packing
-        self._words = piggyback
+        self._piggyback = piggyback
         self._rounds = rounds
         self._relay = relay
         self._intake = intake
@@ -90,10 +90,12 @@ class ItemRepeater:
         every `CHECK_INTERVAL_S` seconds if this kit relays.
         """
         elapsed = self._clock()
-        self._words.said |= on_air.list_recently_delivered(
+        self._piggyback.said |= on_air.list_recently_delivered(
             self._journal, start_time=elapsed - OWN_REPEAT_LIFETIME_S
         )
-        self._words.summaries.load(on_air.list_others_items(self._journal, self._station), elapsed)
+        self._piggyback.summaries.load(
+            on_air.list_others_items(self._journal, self._station), elapsed
+        )
         presents, hellos, was_carried = _draw_time(PRESENT_FIRST), 1, False
         self._add_kept(elapsed)
         while True:
@@ -102,8 +104,8 @@ class ItemRepeater:
             await self._repeat()
             await self._relay_affordable()
             await self._report_to_hub()
-            self._words.begin_beacon()
-            if self._words.is_worth_sending():
+            self._piggyback.begin_beacon()
+            if self._piggyback.is_worth_sending():
                 self._packing.queue.wake()
                 changed = self._packing.queue.changed
             if self._is_carried() and not was_carried:
@@ -112,11 +114,11 @@ class ItemRepeater:
             if trio.current_time() >= presents:
                 hellos = max(0, hellos - 1)
                 presents = _draw_time(PRESENT_FIRST if hellos else PRESENT_EVERY)
-                self._words.introduce(is_immediate=True)
+                self._piggyback.introduce(is_immediate=True)
                 self._packing.queue.wake()
             # Check regularly, because the start or end of a link to the hub sets no event.
             latest = trio.current_time() + CHECK_INTERVAL_S if self._relay is not None else inf
-            latest = min(latest, presents, trio.current_time() + self._words.compute_next_due())
+            latest = min(latest, presents, trio.current_time() + self._piggyback.compute_next_due())
             with trio.move_on_at(min(self._rounds.compute_next_due(), latest)):
                 await changed.wait()
 
@@ -146,8 +148,8 @@ class ItemRepeater:
 
     def _add_ours(self) -> None:
         """Add our items that have left over radio and that at least one station has received."""
-        for sequence in [each for each in self._words.said if each not in self._packing.queue]:
-            self._words.said.discard(sequence)
+        for sequence in [each for each in self._piggyback.said if each not in self._packing.queue]:
+            self._piggyback.said.discard(sequence)
             try:
                 package = outbound.read_kept_package(self._journal, sequence)
             except DamagedPackage:
@@ -179,7 +181,7 @@ class ItemRepeater:
             item.brought_by = self._station
         self._rounds.add(item, now)
         if not entry.sos:
-            self._words.add_stored_item(self._station, entry)
+            self._piggyback.add_stored_item(self._station, entry)
 
     def _drop_ended_sos(self) -> None:
         """Drop each SOS that is known to be closed or cancelled."""
@@ -209,7 +211,7 @@ class ItemRepeater:
                 item.is_unproved = self._repeats_sos and self._is_unproved(item)
             if item.hub_due <= now:
                 elsewhere = on_air.is_delivered_elsewhere(self._journal, item.entry.sequence)
-                asks_for_relay = self._words.is_relay_needed() and not is_going_down(item.entry)
+                asks_for_relay = self._piggyback.is_relay_needed() and not is_going_down(item.entry)
                 item.is_for_hub = asks_for_relay and not elsewhere
         repeats = self._rounds.pop_due_repeats(now)
         if not repeats:
@@ -217,7 +219,7 @@ class ItemRepeater:
         for repeat in repeats:
             if repeat.origin == self._station and not isinstance(repeat.entries[0].content, Ack):
                 await self._record_repeat(repeat)
-        self._words.repeat([self._add_station_name(each) for each in repeats])
+        self._piggyback.repeat([self._add_station_name(each) for each in repeats])
         self._packing.queue.wake()
 
     def _add_station_name(self, repeat: RepeatedPacket) -> RepeatedPacket:
@@ -257,7 +259,10 @@ class ItemRepeater:
 
     def _is_carried(self) -> bool:
         """Return True if we reach the hub over a neighbour."""
-        return self._words.is_relay_needed() and self._words.hub_routes.find_next_hop() is not None
+        return (
+            self._piggyback.is_relay_needed()
+            and self._piggyback.hub_routes.find_next_hop() is not None
+        )
 
     async def _report_to_hub(self) -> None:
         """If we reach the hub over a neighbour, send it receipts for its items in a parcel."""

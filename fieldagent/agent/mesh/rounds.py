@@ -197,7 +197,7 @@ class Rounds:
         self.station = station
         self._proves = proves
         self.neighbours = neighbours
-        self._words = piggyback
+        self._piggyback = piggyback
         self._hops = hops
         self._packet_bytes = packet_bytes
         self._random = random
@@ -234,7 +234,7 @@ class Rounds:
             # A station that was missing the item may have received this repeat. Otherwise the
             # station reports the item missing again.
             item.due_at = inf
-            self._words.stop_repeating(item.station, item.entry.sequence)
+            self._piggyback.stop_repeating(item.station, item.entry.sequence)
             # This transmission may have reached stations to which we are not allowed to pass the
             # item on.
             item.stopped.pop(self.station, None)
@@ -269,7 +269,7 @@ class Rounds:
         """Record that the station `reporter` is missing the item `sequence` of `station`. An SOS is
         ignored, because summaries never list an SOS.
         """
-        digest = self._words.summaries.find_digest(station, sequence)
+        digest = self._piggyback.summaries.find_digest(station, sequence)
         item = None if digest is None else self.items.get((station, sequence, digest))
         if item is None or item.entry.sos or now - item.last_on_air < UNCONFIRMABLE_S:
             return
@@ -482,13 +482,13 @@ class Rounds:
     def _is_asked_again(self, item: RepeatableItem, now: float) -> bool:
         item.hub_due = inf
         is_own = item.station == self.station
-        if not item.is_for_hub or self._words.hub_routes.is_relaying():
+        if not item.is_for_hub or self._piggyback.hub_routes.is_relaying():
             return False
         if item.brought_by and not self._can_be_forged(item):
             return False
         if not is_own and (item.hops >= self._hops or item.hub_tries >= PROBES_MAX):
             return False
-        if self._words.make_relay_request(sos=item.entry.sos) is None:
+        if self._piggyback.make_relay_request(sos=item.entry.sos) is None:
             return False
         item.hub_tries += 1
         longest, first = (HUB_AGAIN_MAX, 60) if is_own else (PROD_MAX, 30)
@@ -508,7 +508,7 @@ class Rounds:
         sos, number = item.entry.sos, item.entry.sequence
         unnamed: list[Entry] = []
         if asks_station or (sos and item.is_for_hub and not item.brought_by):
-            request = self._words.make_relay_request(
+            request = self._piggyback.make_relay_request(
                 sos=sos, excluded={item.station, *item.asked_neighbours}
             )
             if request is not None:

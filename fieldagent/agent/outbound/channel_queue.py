@@ -69,7 +69,7 @@ class ChannelQueue:
         self._withdrawn: dict[int, tuple[trio.Event, str]] = {}
         """Packages in flight that must not be sent again: the event to set when the transmission is
         over, and the reason."""
-        self._failed: list[EndedDelivery] = []
+        self._failed_deliveries: list[EndedDelivery] = []
         """Endings that the next `wait_for_expired` returns."""
         self._expiry = inf
         """Time of the next check in `wait_for_expired`."""
@@ -176,7 +176,7 @@ class ChannelQueue:
         while True:
             self._sooner = trio.Event()
             now = trio.current_time()
-            failed, self._failed = self._failed, []
+            failed, self._failed_deliveries = self._failed_deliveries, []
             if failed:
                 return failed
             if expired := self._queue.expire(now, EXPIRE_BATCH):
@@ -240,7 +240,7 @@ class ChannelQueue:
         `wait_for_expired` returns the ending.
         """
         if delivery is not None:
-            self._failed.append(EndedDelivery(sequence, self.channel, delivery))
+            self._failed_deliveries.append(EndedDelivery(sequence, self.channel, delivery))
             self._sooner.set()
         self._queue.remove(sequence, is_arrived=is_arrived)
         self.alone.discard(sequence)

@@ -36,15 +36,15 @@ class HubPiggyback:
         self._channel = queue.channel
         self._at_once = is_immediate
         self._reports: dict[int, Entry] = {}
-        self._owed: dict[int, Entry] = {}
-        self._under_way: set[int] = set()
+        self._owed_receipts: dict[int, Entry] = {}
+        self._sent_numbers: set[int] = set()
         self._stages: dict[StageKey, PendingStage] = {}
         self._stages_under_way: set[StageKey] = set()
         self._unreadable: list[PendingUnreadableReport] = []
         self._unreadable_under_way: list[PendingUnreadableReport] = []
         # A new journal contains no names, but the hub may already have sent all names to the
         # previous journal.
-        self._asks = not queue.limits.authentic and not inbound.has_identities(journal)
+        self._asks_for_names = not queue.limits.authentic and not inbound.has_identities(journal)
         self._incident_named = -inf
         """Elapsed time when the open incident was last named."""
         self.load_entries()
@@ -60,8 +60,8 @@ class HubPiggyback:
         for sequence, at, sos, digest in inbound.list_pending_receipts(
             self._journal, self._channel
         ):
-            if sequence not in self._under_way:
-                self._owed[sequence] = Entry(sequence, Receipt(digest=digest), at, sos)
+            if sequence not in self._sent_numbers:
+                self._owed_receipts[sequence] = Entry(sequence, Receipt(digest=digest), at, sos)
         self._stages = {
             each.key: each
             for each in inbound.list_pending_stages(self._journal)
@@ -79,11 +79,11 @@ class HubPiggyback:
     def ask_names(self) -> None:
         # Over an IP link the hub receives the journal's number first, and then sends the names
         # unasked.
-        self._asks = not self._queue.limits.authentic
+        self._asks_for_names = not self._queue.limits.authentic
 
     def is_worth_sending(self) -> bool:
-        at_once = self._at_once or any(entry.sos for entry in self._owed.values())
-        owes = bool(self._owed) and at_once
+        at_once = self._at_once or any(entry.sos for entry in self._owed_receipts.values())
+        owes = bool(self._owed_receipts) and at_once
         free = bool(self._stages) and not self._tariff.compute_units(1)
         lacks = bool(self._reports or self._unreadable)
         return lacks or owes or free or self._must_name_incident()
@@ -107,7 +107,7 @@ class HubPiggyback:
                 self._unreadable.remove(each)
         self._unreadable_under_way += piggybacked.unreadable
         self._fill_receipts(draft, capacity, piggybacked)
-        if self._asks and draft.entries:
+        if self._asks_for_names and draft.entries:
             # Use only bytes that are already paid for.
             free = min(capacity, self._tariff.compute_paid_size(len(draft)))
             number = outbound.read_journal_number(self._journal)
@@ -148,15 +148,17 @@ class HubPiggyback:
             capacity = min(capacity, max(len(draft) + RECEIPTS_BYTES, self._tariff.minimum))
         elif not self.is_worth_sending():
             return
-        for sequence, receipt in sorted(self._owed.items(), key=lambda owed: not owed[1].sos):
+        for sequence, receipt in sorted(
+            self._owed_receipts.items(), key=lambda owed: not owed[1].sos
+        ):
             # Receipts for an SOS go first, but a receipt is sent as an entry that is not an SOS.
             if draft.add(Entry(sequence, receipt.content, receipt.time), capacity):
-                entries.receipts[sequence] = self._owed.pop(sequence)
+                entries.receipts[sequence] = self._owed_receipts.pop(sequence)
             else:
                 # Stop at the first receipt that does not fit. The hub considers an item lost if a
                 # receipt for a later item arrives first.
                 break
-        self._under_way |= entries.receipts.keys()
+        self._sent_numbers |= entries.receipts.keys()
         for key, owed in list(self._stages.items()):
             said = Receipt(max(0, -owed.origin), owed.digest, owed.stage, owed.text)
             if draft.add(Entry(owed.sequence, said, owed.at), capacity):
@@ -180,16 +182,16 @@ class HubPiggyback:
     def mark_settled(
         self, entries: PiggybackEntries, *, is_sent: bool, beside_packages: bool
     ) -> None:
-        self._under_way -= entries.receipts.keys()
+        self._sent_numbers -= entries.receipts.keys()
         for each in entries.unreadable:
             self._unreadable_under_way.remove(each)
         self._stages_under_way -= entries.stages.keys()
         if entries.has_name_request and is_sent:
-            self._asks = False
+            self._asks_for_names = False
         if entries.named_incident and not is_sent:
             self._incident_named = -inf
         if not is_sent:
-            self._owed |= entries.receipts
+            self._owed_receipts |= entries.receipts
             self._stages |= entries.stages
             self._unreadable = entries.unreadable + self._unreadable
         if not is_sent and beside_packages:

@@ -53,11 +53,11 @@ class HubRoutes:
         hops: int,
     ) -> None:
         self._compute_relay_cost = compute_relay_cost
-        self._low = is_battery_low
+        self._is_battery_low = is_battery_low
         self._clock = clock
         self._hops = hops
-        self._heard: dict[int, KnownRoute] = {}
-        self._said: int | None = None
+        self._heard_routes: dict[int, KnownRoute] = {}
+        self._announced_hops: int | None = None
         """Number of hops in our last announcement."""
         self._said_at = -inf
 
@@ -66,10 +66,12 @@ class HubRoutes:
         before.
         """
         before = self.find_next_hop()
-        self._heard.pop(station, None)
+        self._heard_routes.pop(station, None)
         if route.hops < NO_ROUTE:
             since = self._clock() - 60 * route.minutes
-            self._heard[station] = KnownRoute(route.hops, since, route.cost, route.is_battery_low)
+            self._heard_routes[station] = KnownRoute(
+                route.hops, since, route.cost, route.is_battery_low
+            )
         return before is None and self.find_next_hop() is not None
 
     def is_relaying(self) -> bool:
@@ -79,8 +81,10 @@ class HubRoutes:
     def get_valid_routes(self) -> dict[int, KnownRoute]:
         """Return the valid routes by station."""
         oldest = self._clock() - ROUTE_LIFETIME_S
-        self._heard = {n: each for n, each in self._heard.items() if each.since > oldest}
-        return self._heard
+        self._heard_routes = {
+            n: each for n, each in self._heard_routes.items() if each.since > oldest
+        }
+        return self._heard_routes
 
     def find_next_hop(self, excluded: Collection[int] = ()) -> int | None:
         """Return the best neighbour to ask, or None. Neighbours in `excluded` are used only if
@@ -95,7 +99,7 @@ class HubRoutes:
         return min(candidates, key=self._compute_worth, default=None)
 
     def _compute_worth(self, number: int) -> tuple[int, bool, int, float]:
-        each = self._heard[number]
+        each = self._heard_routes[number]
         return each.cost, each.is_battery_low, each.hops, -each.since
 
     def find_own_route(self) -> RouteToHub | None:
@@ -104,9 +108,9 @@ class HubRoutes:
         if cost is not None:
             return RouteToHub(0, 0, cost)
         best = self.find_next_hop()
-        if best is None or self._heard[best].hops + 2 > self._hops:
+        if best is None or self._heard_routes[best].hops + 2 > self._hops:
             return None
-        each = self._heard[best]
+        each = self._heard_routes[best]
         return RouteToHub(
             each.hops + 1, int((self._clock() - each.since) / 60), each.cost, each.is_battery_low
         )
@@ -119,7 +123,7 @@ class HubRoutes:
         """
         own_route = self.find_own_route()
         since = self._clock() - self._said_at
-        if (None if own_route is None else own_route.hops) == self._said:
+        if (None if own_route is None else own_route.hops) == self._announced_hops:
             interval = REPEAT_AFTER_S if has_other_content else ANNOUNCE_AFTER_S
             return (
                 self._make_announced_route(own_route)
@@ -129,7 +133,7 @@ class HubRoutes:
         return RouteToHub(NO_ROUTE) if own_route is None else self._make_announced_route(own_route)
 
     def _make_announced_route(self, own_route: RouteToHub) -> RouteToHub:
-        return replace(own_route, is_battery_low=own_route.is_battery_low or self._low())
+        return replace(own_route, is_battery_low=own_route.is_battery_low or self._is_battery_low())
 
     def announce_route_to(self) -> None:
         """Announce our route soon to a station that has not heard it."""
@@ -137,4 +141,7 @@ class HubRoutes:
 
     def record_announced(self, route: RouteToHub) -> None:
         """Record that this route was announced just now."""
-        self._said, self._said_at = None if route.hops == NO_ROUTE else route.hops, self._clock()
+        self._announced_hops, self._said_at = (
+            None if route.hops == NO_ROUTE else route.hops,
+            self._clock(),
+        )

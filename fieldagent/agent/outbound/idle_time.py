@@ -18,7 +18,7 @@ class IdleTimes(Generic[K]):
 
     def __init__(self, interval_max_s: float) -> None:
         self._interval_max_s = interval_max_s
-        self._known: dict[K, tuple[float, float]] = {}
+        self._last_events: dict[K, tuple[float, float]] = {}
         """Time of each key's last event by the wall clock, and by the monotonic clock."""
         # In the first call of `measure`, the age of an event is taken from the wall clock. In later
         # calls, the age of a new event is at most the time since the previous call.
@@ -31,9 +31,9 @@ class IdleTimes(Generic[K]):
         """
         idle_by_name = {}
         for key, at in last.items():
-            before = self._known.get(key)
+            before = self._last_events.get(key)
             if before is None or before[0] != at:
                 before = at, now - min(max(0.0, unix - at), self._oldest)
             idle_by_name[key] = before
-        self._known, self._oldest = idle_by_name, self._interval_max_s
+        self._last_events, self._oldest = idle_by_name, self._interval_max_s
         return {key: now - since for key, (_, since) in idle_by_name.items()}

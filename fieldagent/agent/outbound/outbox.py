@@ -72,7 +72,7 @@ class ChannelOutbox:
         self._piggyback = piggyback
         self._endings = endings
         self._numbers = count(1)
-        self._words: dict[int, PiggybackEntries] = {}
+        self._piggybacked: dict[int, PiggybackEntries] = {}
         self._expired: list[EndedDelivery] = []
         intent = outbound.read_intent(journal, self.channel)
         self._intent = None if intent is None else intent[0]
@@ -159,7 +159,10 @@ class ChannelOutbox:
         if packed is None:
             return None
         number = next(self._numbers)
-        self._queue.in_flight[number], self._words[number] = packed.segments, packed.piggybacked
+        self._queue.in_flight[number], self._piggybacked[number] = (
+            packed.segments,
+            packed.piggybacked,
+        )
         if self.packing.acks is not None:
             self.packing.acks.expect(number, packed.segments)
         answerable = bool(packed.segments)
@@ -222,7 +225,7 @@ class ChannelOutbox:
             await self._journal.persist(record_doubt(self.channel, segments, reason, now))
             return
         sent = outcome is Outcome.SENT
-        piggybacked = self._words.get(number, PiggybackEntries())
+        piggybacked = self._piggybacked.get(number, PiggybackEntries())
         if sent:
             finished_bursts = self._queue.bursts.finish_segments(segments, is_sent=True)
             settlement = settle_success(self._journal, self._queue, segments, finished_bursts)
@@ -277,7 +280,7 @@ class ChannelOutbox:
             await self._endings.record(late)
 
     def _end_transmission(self, number: int, *, is_sent: bool) -> None:
-        piggybacked = self._words.pop(number, PiggybackEntries())
+        piggybacked = self._piggybacked.pop(number, PiggybackEntries())
         beside_packages = bool(self._queue.in_flight[number])
         self._piggyback.mark_settled(piggybacked, is_sent=is_sent, beside_packages=beside_packages)
         if self.packing.acks is not None:

@@ -135,14 +135,14 @@ class Queue:
         """Entry of every live key: the same tuple object as in `_ready`."""
         self._negated: dict[int, int] = {}
         """One shared object for each priority, to save memory."""
-        self._taken: set[int] = set()
+        self._skipped: set[int] = set()
         """Keys that `pop_due` skips: in flight, or held."""
         self._held: set[int] = set()
         self._overtaken: set[int] = set()
         """Keys in flight whose Package was replaced by a newer Package that has already arrived."""
         self._collapse = CollapseIndex()
         self._ready: SweptHeap[Entry] = SweptHeap(
-            lambda entry: self._entries.get(entry[2]) is entry and entry[2] not in self._taken
+            lambda entry: self._entries.get(entry[2]) is entry and entry[2] not in self._skipped
         )
         self._delayed = Timers(self._entries, _DUE_INDEX)
         self._expiries = Timers(self._entries, _EXPIRES)
@@ -169,7 +169,7 @@ class Queue:
         held_sequences = self._collapse.list_replaceable(
             None if collapse_key is None else (collapse_key, sos), self.get_in_flight()
         )
-        self._taken.update(held_sequences)
+        self._skipped.update(held_sequences)
         self._held.update(held_sequences)
         return held_sequences
 
@@ -203,7 +203,7 @@ class Queue:
         another SOS.
         """
         if is_taken:
-            self._taken.add(key)
+            self._skipped.add(key)
         negated = self._negated.setdefault(-priority, -priority)
         if collapse_key is None and expires == inf and due_time == -inf and not newest_first:
             # Skip `_limit_heaps`: one more live entry cannot make the heap too long.
@@ -248,12 +248,12 @@ class Queue:
         entry = self._ready.pop()
         if entry is None:
             return None
-        self._taken.add(entry[_KEY])
+        self._skipped.add(entry[_KEY])
         return entry[_KEY]
 
     def get_in_flight(self) -> set[int]:
         """Return the keys in flight."""
-        return self._taken - self._held
+        return self._skipped - self._held
 
     def is_superseded(self, key: int) -> bool:
         """Return True if a newer Package with the same collapseKey waits or has arrived. Then
@@ -278,7 +278,7 @@ class Queue:
             # If a new Package replaces the held one, it inherits this time. If the held Package is
             # released instead, it keeps this time.
             self._entries[key] = _make_due_entry(entry, due_time)
-        elif key not in self._taken:
+        elif key not in self._skipped:
             self._insert(_make_due_entry(entry, due_time))
 
     def requeue(self, key: int, due_time: float = -inf) -> bool:
@@ -287,7 +287,7 @@ class Queue:
         If a newer Package with the same collapseKey waits or has already arrived, remove `key` and
         return False. A newer Package that waits gets the place of `key`.
         """
-        self._taken.discard(key)
+        self._skipped.discard(key)
         negated, order, _, collapse, expires, _ = self._entries[key]
         entry = (negated, order, key, collapse, expires, due_time)
         newer = self._collapse.find_newer(collapse, key)
@@ -302,7 +302,7 @@ class Queue:
             return True
         heir = _merge_entries(self._entries[newer], entry)
         self.remove(key)
-        if newer not in self._taken:
+        if newer not in self._skipped:
             self._insert(heir)
         return False
 
@@ -318,13 +318,13 @@ class Queue:
             return False
         collapse = entry[_COLLAPSE]
         if is_arrived and collapse is not None:
-            older = {other for other in self._taken if other < key}
+            older = {other for other in self._skipped if other < key}
             self._overtaken |= {
                 other
                 for other in older
                 if is_replaced_by(_get_kind(self._entries.get(other)), collapse)
             }
-        self._taken.discard(key)
+        self._skipped.discard(key)
         self._held.discard(key)
         self._overtaken.discard(key)
         if collapse is not None:
@@ -339,7 +339,7 @@ class Queue:
         """
         expired = []
         for key in islice(self._expiries.pop_due_keys(now), limit):
-            if key not in self._taken:
+            if key not in self._skipped:
                 self.remove(key)
                 expired.append(key)
         return expired
@@ -353,7 +353,7 @@ class Queue:
 
     def _promote(self, now: float) -> None:
         for key in self._delayed.pop_due_keys(now):
-            if key not in self._taken:
+            if key not in self._skipped:
                 self._entries[key] = entry = _make_due_entry(self._entries[key], -inf)
                 self._ready.push(entry)
 

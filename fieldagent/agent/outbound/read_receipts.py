@@ -141,9 +141,9 @@ class Readings:
         self._text_bytes = text_bytes
         self._hops = hops
         self._random = random
-        self._ours: dict[ReadReceiptKey, tuple[PendingStationStage, ReadReceipt]] = {}
+        self._own_receipts: dict[ReadReceiptKey, tuple[PendingStationStage, ReadReceipt]] = {}
         self._answers: dict[ReadReceiptKey, ReadReceipt] = {}
-        self._passed: dict[ReadReceiptKey, _RelayedReceipt] = {}
+        self._relayed: dict[ReadReceiptKey, _RelayedReceipt] = {}
 
     def replace_own_receipts(
         self, pending_stages: Iterable[PendingStationStage], now: float
@@ -151,22 +151,22 @@ class Readings:
         """Replace our own receipts by those for `pending_stages`, which other stations have not
         received yet.
         """
-        earlier, self._ours = self._ours, {}
+        earlier, self._own_receipts = self._own_receipts, {}
         for each in pending_stages:
             text = each.text.encode()[: self._text_bytes].decode(errors="ignore")
             receipt = Receipt(each.station, each.digest, each.stage, text)
             entry = Entry(each.sequence, receipt, each.at)
             key = _make_key(self._station, entry)
             if key in earlier:
-                self._ours[key] = earlier[key]
+                self._own_receipts[key] = earlier[key]
                 continue
             own_receipt = ReadReceipt(self._station, entry, each.wants_receipt)
             own_receipt.schedule(now, now + OWN_PACKET_DELAY_S * (1 + 2 * self._random()))
-            self._ours[key] = each, own_receipt
+            self._own_receipts[key] = each, own_receipt
 
     def find_answered(self, station: int, answer: Entry) -> PendingStationStage | None:
         """Return our receipt that `station` answers with `answer`, or None if there is none."""
-        own_receipt = self._ours.get(_make_answer_key(station, answer))
+        own_receipt = self._own_receipts.get(_make_answer_key(station, answer))
         return None if own_receipt is None else own_receipt[0]
 
     def answer(self, station: int, entry: Entry, now: float, *, is_answer_asked: bool) -> None:
@@ -195,12 +195,12 @@ class Readings:
         on the receipt, or its answer, if that may help.
         """
         key = _make_key(station, entry)
-        relayed = self._passed.pop(key, None) or _RelayedReceipt(
+        relayed = self._relayed.pop(key, None) or _RelayedReceipt(
             ReadReceipt(station, entry, is_answer_asked, hops)
         )
-        self._passed[key] = relayed
-        while len(self._passed) > PASSED_MAX:
-            del self._passed[next(iter(self._passed))]
+        self._relayed[key] = relayed
+        while len(self._relayed) > PASSED_MAX:
+            del self._relayed[next(iter(self._relayed))]
         if not relayed.receipt.record_arrival(hops, now):
             relayed.receipt.record_echo(sender)
         elif relayed.answer is not None and relayed.answer.hops < self._hops:
@@ -215,7 +215,7 @@ class Readings:
         """Process an answer of `station` to another station's receipt, transmitted by `sender`.
         Stop sending the receipt, and pass on the answer if we passed on the receipt.
         """
-        relayed = self._passed.get(_make_answer_key(station, answer))
+        relayed = self._relayed.get(_make_answer_key(station, answer))
         if relayed is None:
             return
         relayed.receipt.rest()
@@ -232,7 +232,7 @@ class Readings:
         them. Send our other receipts with later packets, because the station may pass them on to
         stations out of our range.
         """
-        for _, own_receipt in self._ours.values():
+        for _, own_receipt in self._own_receipts.values():
             assert isinstance(own_receipt.entry.content, Receipt)
             if own_receipt.entry.content.by == station:
                 own_receipt.attempts = 0
@@ -271,21 +271,21 @@ class Readings:
             self._answers = {
                 key: each for key, each in self._answers.items() if each is not receipt
             }
-        for _, own_receipt in self._ours.values():
+        for _, own_receipt in self._own_receipts.values():
             if own_receipt is receipt:
                 again = min(AGAIN_MAX, AGAIN_FIRST * 2 ** min(receipt.attempts, 10))
                 rides = now + again * (0.75 + 0.5 * self._random())
                 receipt.attempts += 1
                 alone = receipt.attempts < OWN_PACKETS_MAX
                 receipt.schedule(rides, rides + OWN_PACKET_DELAY_S if alone else inf)
-        for relayed in self._passed.values():
+        for relayed in self._relayed.values():
             relayed.is_answer_pending |= relayed.receipt is receipt
 
     def _list_entries(self) -> Iterator[ReadReceipt]:
-        relayed = self._passed.values()
+        relayed = self._relayed.values()
         yield from self._answers.values()
         yield from (each.answer for each in relayed if each.answer is not None)
-        yield from (receipt for _, receipt in self._ours.values())
+        yield from (receipt for _, receipt in self._own_receipts.values())
         yield from (each.receipt for each in relayed)
 
     def _spread(self, limit_s: float, crowd: int) -> float:

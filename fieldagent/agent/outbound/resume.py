@@ -49,7 +49,7 @@ class Resume:
         self._place: outbound.Place | None = outbound.FIRST_PLACE
         self._last = outbound.compute_next_sequence(journal) - 1
         """Sequence of the last Package to put back. `Intake` queues later Packages."""
-        self._ended: list[EndedDelivery] = []
+        self._ended_deliveries: list[EndedDelivery] = []
         self._notes: list[Operation[None]] = []
 
     def begin(self) -> None:
@@ -69,10 +69,10 @@ class Resume:
         more_text = "" if self._place is None else ", and more"
         if count:
             log.info("%d%s that waited continue", count, more_text)
-        if self._ended:
-            note_ends = outbound.record_ends(self._ended, self._endings.clock())
+        if self._ended_deliveries:
+            note_ends = outbound.record_ends(self._ended_deliveries, self._endings.clock())
             self._journal.commit_at_start(combine_operations(note_ends, *self._notes))
-            self._ended, self._notes = [], []
+            self._ended_deliveries, self._notes = [], []
         if self._place is None:
             self._resumed.set()
 
@@ -81,11 +81,11 @@ class Resume:
         while not self._resumed.is_set():
             await trio.lowlevel.checkpoint()
             # First store the ends that could not be stored before.
-            if not self._ended and self._place is not None:
+            if not self._ended_deliveries and self._place is not None:
                 self._requeue_batch()
-            if self._ended:
-                await self._endings.record(self._ended, combine_operations(*self._notes))
-                self._ended, self._notes = [], []
+            if self._ended_deliveries:
+                await self._endings.record(self._ended_deliveries, combine_operations(*self._notes))
+                self._ended_deliveries, self._notes = [], []
             if self._place is None:
                 self._resumed.set()
 
@@ -128,13 +128,13 @@ class Resume:
             life = min(life, max(0.0, stored_package.expires - now))
         deliveries = outbound.read_deliveries(self._journal, stored_package.sequence)
         age = max(0.0, now - stored_package.accepted)
-        self._ended += self._intake.enqueue(stored_package, deliveries, life, age)
+        self._ended_deliveries += self._intake.enqueue(stored_package, deliveries, life, age)
 
     def _end_damaged_package(self, error: DamagedPackage) -> None:
         log.error("%s: it ends as Error and stays in the list; post it again", error)
         sequence = error.sequence
         deliveries = outbound.read_deliveries(self._journal, sequence)
-        self._ended += [
+        self._ended_deliveries += [
             EndedDelivery(sequence, channel, DAMAGED_DELIVERY)
             for channel, delivery in deliveries.items()
             if delivery.status is None

@@ -81,7 +81,7 @@ class TncModem:
         self._ear = ReceiveQueue()
         self._given_up = EventRate(trio.current_time)
         self._waiting: int | None = None
-        self._told = trio.Event()
+        self._reported = trio.Event()
         """Event that is set when the TNC reports its waiting bytes. A new event then replaces
         it."""
         self._knows_the_question: bool | None = None
@@ -115,7 +115,7 @@ class TncModem:
         """Query the TNC for the number of bytes that wait in it. Return the number, or None if the
         TNC does not report it. Raises RadioLost.
         """
-        text, self._waiting = self._told, None
+        text, self._waiting = self._reported, None
         await self._send_frame(kiss.encode(kiss.QUERY, kiss.SET_HARDWARE))
         with trio.move_on_after(SILENCE_MAX_S if self._knows_the_question else ANSWER_TIMEOUT_S):
             await text.wait()
@@ -169,8 +169,8 @@ class TncModem:
             # Accept a late answer too, because the first answer may be late over a slow line.
             self._knows_the_question = True
             self._waiting = waiting
-            self._told.set()
-            self._told = trio.Event()
+            self._reported.set()
+            self._reported = trio.Event()
 
     def _process_frame(self, content: bytes) -> None:
         """Process a frame. Ignore frames to other addresses, and our own frames that a digipeater

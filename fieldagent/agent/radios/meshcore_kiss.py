@@ -63,7 +63,7 @@ class MeshcoreModem:
         self._power: int = place.own_settings[f"{NAME}-power"]
         self._deframer = kiss.KissDeframer()
         self._ear = ReceiveQueue()
-        self._words = lora.BoardReports[MeshcoreMessage]()
+        self._reports = lora.BoardReports[MeshcoreMessage]()
         self._turn = lora.BoardTurn(
             place.own_settings[f"{NAME}-share"], link, self._wait_for_outcome
         )
@@ -91,7 +91,7 @@ class MeshcoreModem:
         return await self._ear.receive()
 
     async def _wait_for_outcome(self, deadline: float) -> TransmitResult | None:
-        while (answer := await self._words.wait_for_next(deadline)) is not None:
+        while (answer := await self._reports.wait_for_next(deadline)) is not None:
             if answer.code == MeshcoreReport.TX_DONE:
                 sent = answer.content == b"\1"
                 return TransmitResult.TRANSMITTED if sent else TransmitResult.DROPPED
@@ -193,7 +193,7 @@ class MeshcoreModem:
     ) -> MeshcoreMessage | None:
         await self._port.write(wire.ask(command, content))
         until = trio.current_time() + ANSWER_TIMEOUT_S
-        while (answer := await self._words.wait_for_next(until)) is not None:
+        while (answer := await self._reports.wait_for_next(until)) is not None:
             if answer.code == MeshcoreReport.TX_DONE:
                 self._turn.untold = None
             elif wire.is_answer_to(answer, command):
@@ -219,7 +219,7 @@ class MeshcoreModem:
                     packet = content
                 elif kind == kiss.SET_HARDWARE and (answer := wire.decode_message(content)):
                     if answer.code != MeshcoreReport.SIGNAL:
-                        self._words.queue_report(answer)
+                        self._reports.queue_report(answer)
                     elif packet is not None:
                         self._process_frame(packet, wire.decode_signal(answer.content))
                         packet = None

@@ -205,7 +205,7 @@ class _ReceivedPackets:
         self._others = 0
         """Number of waiting packets that are not texts."""
         self._news = trio.Event()
-        self._lost = EventRate(trio.current_time)
+        self._lost_rate = EventRate(trio.current_time)
 
     def add(self, packet: HostReception) -> None:
         """Add a packet or a node's entry to the queue."""
@@ -235,7 +235,7 @@ class _ReceivedPackets:
         return packet
 
     def _count_lost(self) -> None:
-        if count := self._lost.count_event():
+        if count := self._lost_rate.count_event():
             log.warning("%d packets were lost: more arrive than can be stored", count)
 
 
@@ -256,8 +256,8 @@ class MeshtasticHost:
         self._wants_nodes = wants_nodes
         self._deframer = wire.Deframer()
         self.facts = RadioFacts()
-        self._heard = _ReceivedPackets()
-        self._whole = trio.Event()
+        self._received = _ReceivedPackets()
+        self._complete = trio.Event()
         self._rebooted = trio.Event()
         self._answers = _PacketReports()
         self._giving = trio.Lock()
@@ -266,7 +266,7 @@ class MeshtasticHost:
         """Return the next received message. Messages that already arrived are returned even if the
         line is lost, because the radio sends each message only once.
         """
-        return await self._heard.wait_for_next()
+        return await self._received.wait_for_next()
 
     async def listen(self) -> NoReturn:
         """Read messages from the radio and pass them to the waiting tasks, forever. A message that
@@ -288,7 +288,7 @@ class MeshtasticHost:
         self.facts.store_fact(message)
         if message.config_complete is not None:
             if message.config_complete == self._nonce:
-                self._whole.set()
+                self._complete.set()
         elif message.rebooted:
             self._rebooted.set()
         elif message.notification is not None:
@@ -301,12 +301,12 @@ class MeshtasticHost:
         elif message.packet is not None:
             self._process_packet(message.packet)
         elif message.node_info is not None:
-            self._heard.add(HostReception(node=message.node_info))
+            self._received.add(HostReception(node=message.node_info))
 
     def _process_packet(self, packet: MeshPacket) -> None:
         answer = wire.decode_answer(packet)
         if answer is None:
-            self._heard.add(HostReception(packet))
+            self._received.add(HostReception(packet))
         elif answer[0] in self._answers.awaited:
             self._answers.verdicts[answer[0]] = RoutingVerdict(answer[1], packet.source)
             self._answers.notify_waiters()
@@ -317,11 +317,11 @@ class MeshtasticHost:
             self._nonce = wire.WITHOUT_NODES_NONCE
             if self._wants_nodes:
                 self._nonce = random.getrandbits(31) | 1
-            self._whole, self._rebooted = trio.Event(), trio.Event()
+            self._complete, self._rebooted = trio.Event(), trio.Event()
             self.facts.number = 0
             await self._line.write(wire.encode_to_radio(ToRadio(want_config=self._nonce)))
             with waits.move_on_after(HANDSHAKE_MAX):
-                await self._whole.wait()
+                await self._complete.wait()
                 if self.facts.number:
                     return
         raise RadioLost(

@@ -54,21 +54,21 @@ class NodeModem:
         self._given_up = EventRate(trio.current_time)
         # Start at a random number, because a node may still hold Results for an earlier host.
         self._number = getrandbits(31)
-        self._in_hand: node.Send | None = None
+        self._current_send: node.Send | None = None
         self._result: node.Result | None = None
 
     async def transmit(self, packet: bytes, *, urgent: bool) -> TransmitResult:
         self._number = (self._number + 1) % 2**32
-        self._result, self._in_hand = None, node.Send(self._number, packet, urgent)
+        self._result, self._current_send = None, node.Send(self._number, packet, urgent)
         try:
             while self._node.free < 1:
                 await self._news.wait()
-            if not self._node.is_waiting_for(self._in_hand):
-                self._node.send(self._in_hand, trio.current_time())
+            if not self._node.is_waiting_for(self._current_send):
+                self._node.send(self._current_send, trio.current_time())
                 await self._flush()
             result = await self._wait_for_result()
         finally:
-            self._in_hand = None
+            self._current_send = None
         if not result.transmitted and (count := self._given_up.count_event()):
             log.warning("the node gave up %d packets; the last: %s", count, result.reason)
         return TransmitResult.TRANSMITTED if result.transmitted else TransmitResult.DROPPED
@@ -130,7 +130,7 @@ class NodeModem:
                 self._open_node(event)
             case node.PacketHeard():
                 self._ear.add_packet(ReceivedPacket(event.packet, event.rssi, event.snr))
-            case node.Result() if self._in_hand and event.number == self._in_hand.number:
+            case node.Result() if self._current_send and event.number == self._current_send.number:
                 self._result = event
             case node.NodeStatus():
                 self._show(event)
@@ -153,7 +153,7 @@ class NodeModem:
         if opening.is_new_session:
             log.info("node %s answers, firmware %s", hello.node, hello.firmware or "unknown")
             self._link.facts |= {"node": hello.node, "firmware": hello.firmware}
-        in_hand = self._in_hand
+        in_hand = self._current_send
         if (
             opening.is_new_session
             and in_hand

@@ -69,7 +69,7 @@ class RnodeModem:
         self._power: int = place.own_settings[f"{NAME}-power"]
         self._deframer = kiss.KissDeframer()
         self._ear = ReceiveQueue()
-        self._words = lora.BoardReports[RnodeMessage]()
+        self._reports = lora.BoardReports[RnodeMessage]()
         self._turn = lora.BoardTurn(
             place.own_settings[f"{NAME}-share"], link, self._wait_for_outcome
         )
@@ -106,7 +106,7 @@ class RnodeModem:
         return await self._ear.receive()
 
     async def _wait_for_outcome(self, deadline: float) -> TransmitResult | None:
-        while (answer := await self._words.wait_for_next(deadline)) is not None:
+        while (answer := await self._reports.wait_for_next(deadline)) is not None:
             if answer.command == RnodeCommand.READY and answer.content != wire.OFF:
                 self._says_ready = True
                 return TransmitResult.TRANSMITTED
@@ -202,7 +202,7 @@ class RnodeModem:
     async def _wait_for_answer(self, command: RnodeCommand, content: bytes) -> bytes | None:
         await self._port.write(wire.make_command_frame(command, content))
         until = trio.current_time() + ANSWER_TIMEOUT_S
-        while (answer := await self._words.wait_for_next(until)) is not None:
+        while (answer := await self._reports.wait_for_next(until)) is not None:
             if answer.command == command:
                 return answer.content
             if answer.command == RnodeCommand.ERROR:
@@ -231,7 +231,7 @@ class RnodeModem:
             if report.command == RnodeCommand.RESET:
                 self._has_forgotten = True
                 self._restarted.set()
-            self._words.queue_report(report)
+            self._reports.queue_report(report)
 
 
 def _raise_where_broken(error: RnodeMessage) -> None:

@@ -32,17 +32,17 @@ NO_SLOTS_REASON = (
 class SystemSlots:
     def __init__(self, root: Path = Path("/")) -> None:
         self._boot = root / "boot/firmware"
-        self._kept = root / "var/lib/kit"
+        self._state_folder = root / "var/lib/kit"
         self._devices = root / "dev/disk/by-partuuid"
-        self._about = root / "usr/lib/kit/system.json"
-        self._words = root / "proc/cmdline"
+        self._system_file = root / "usr/lib/kit/system.json"
+        self._command_line = root / "proc/cmdline"
         self._loaders = SystemdBoot(self._boot), PiBoot(self._boot)
 
     def find_running(self) -> str:
         """Return the slot of the running system. Raises NotTaken if the card has only one
         system.
         """
-        match = re.search(r"(?:^|\s)kit\.slot=([ab])\b", self._words.read_text())
+        match = re.search(r"(?:^|\s)kit\.slot=([ab])\b", self._command_line.read_text())
         if match is None:
             raise NotTaken(NO_SLOTS_REASON)
         try:
@@ -58,11 +58,11 @@ class SystemSlots:
     def read_name(self) -> SystemName:
         """Return the description of the running system. Raises NotTaken."""
         try:
-            return parse_system_name(self._about.read_bytes())
+            return parse_system_name(self._system_file.read_bytes())
         except FileNotFoundError:
             raise NotTaken(NO_SLOTS_REASON) from None
         except UnreadableImage as wrong:
-            raise NotTaken(f"{self._about}: {wrong}") from None
+            raise NotTaken(f"{self._system_file}: {wrong}") from None
 
     def get_device(self, slot: str) -> Path:
         """Return the path of the partition of slot `a` or `b`. The partition need not exist."""
@@ -73,7 +73,7 @@ class SystemSlots:
         OSError.
         """
         self._make_loader().clear(slot)
-        shutil.rmtree(self._kept / f"program-{slot}", ignore_errors=True)
+        shutil.rmtree(self._state_folder / f"program-{slot}", ignore_errors=True)
 
     def copy_kernel(self, slot: str) -> None:
         """Copy the slot's kernel and other files to the boot loader's folder. Raises OSError."""

@@ -309,25 +309,25 @@ class MoMessage:
             raise LocalProtocolError(
                 f"an IMT message has 1 to {PAYLOAD_BYTES} bytes, this one {len(body)}"
             )
-        self._whole = memoryview(body + compute_crc(body))
+        self._body_with_crc = memoryview(body + compute_crc(body))
         self.last_given = False
         """True if the modem has the last segment. The message may then have been sent."""
 
     def __len__(self) -> int:
         """Return the number of bytes on the serial line, including the CRC."""
-        return len(self._whole)
+        return len(self._body_with_crc)
 
     def make_segment(self, request: SegmentWanted) -> bytes:
         """Return the line that contains a segment. Raises RemoteProtocolError if the message does
         not have the requested bytes.
         """
         end = request.start + request.length
-        if end > len(self._whole):
+        if end > len(self._body_with_crc):
             raise RemoteProtocolError(
-                f"the modem asks for bytes {request.start} to {end} of {len(self._whole)}"
+                f"the modem asks for bytes {request.start} to {end} of {len(self._body_with_crc)}"
             )
-        self.last_given = self.last_given or end == len(self._whole)
-        data = base64.b64encode(self._whole[request.start : end]).decode("ascii")
+        self.last_given = self.last_given or end == len(self._body_with_crc)
+        data = base64.b64encode(self._body_with_crc[request.start : end]).decode("ascii")
         return jspr.encode_put(
             "messageOriginateSegment",
             topic_id=request.key.topic,

@@ -138,7 +138,7 @@ class _Run:
         self._hub = hub
         self._tokens = tokens
         self._plan = Plan(arguments.every, arguments.connect_rate, tuple(arguments.source))
-        self._began = 0.0
+        self._started_at = 0.0
 
     async def run(self, asks: StopRequests) -> None:
         """Run the fleet until its time is over or a signal stops it. Fill `report`. Raises
@@ -146,7 +146,7 @@ class _Run:
         """
         await self._try_some()
         memory, processor = _read_memory(), time.process_time()
-        self._began = trio.current_time()
+        self._started_at = trio.current_time()
         all_kits = Fleet(self._hub, self._tokens, self._plan)
         async with trio.open_nursery() as nursery:
             has_ended = trio.Event()
@@ -160,7 +160,7 @@ class _Run:
                     waiting.start_soon(_cancel_on_signal, asks, waiting.cancel_scope)
                     await all_kits.wait_until_settled()
                     waiting.cancel_scope.cancel()
-            seconds = trio.current_time() - self._began
+            seconds = trio.current_time() - self._started_at
             cost = FleetCost(seconds, time.process_time() - processor, _read_memory(), memory)
             figures = all_kits.figures
             self.report = report(figures, len(self._tokens), all_kits.count_waiting(), cost)
@@ -192,7 +192,7 @@ class _Run:
         figures, kits = all_kits.figures, len(self._tokens)
         while True:
             await trio.sleep(REPORT_INTERVAL_S)
-            minutes, seconds = divmod(int(trio.current_time() - self._began), 60)
+            minutes, seconds = divmod(int(trio.current_time() - self._started_at), 60)
             print(
                 f"[fleet] {minutes:02}:{seconds:02}  {figures.open} of {kits} links open,"
                 f" {figures.sent} items sent, {figures.confirmed} confirmed,"

@@ -164,10 +164,10 @@ class MqttSession:
         self._sending = trio.Lock()
         self._waiting: dict[int, trio.Event] = {}
         """Events of unacknowledged packets, by packet number."""
-        self._refused: set[int] = set()
+        self._refused_numbers: set[int] = set()
         self._last_number = 0
         self._accepted = False
-        self._lost: BrokerLost | None = None
+        self._loss: BrokerLost | None = None
         self._ended = trio.Event()
 
     async def open(self, hello: bytes) -> None:
@@ -198,14 +198,14 @@ class MqttSession:
             self._lose(get_first_error(lost))
         finally:
             self._lose(BrokerLost("the program disconnects"))
-        assert self._lost is not None
-        raise self._lost
+        assert self._loss is not None
+        raise self._loss
 
     def _lose(self, error: BaseException) -> None:
         """Store the first reason of the loss, and wake all tasks that wait for the broker."""
-        if self._lost is None:
+        if self._loss is None:
             assert isinstance(error, BrokerLost)
-            self._lost = error
+            self._loss = error
         self._ended.set()
         for is_answered in self._waiting.values():
             is_answered.set()
@@ -237,7 +237,7 @@ class MqttSession:
             # Ignore the acknowledgement of a packet for which no task is waiting any more.
             waits = self._waiting.get(packet.number)
             if isinstance(packet, mqtt.Suback) and mqtt.SUBSCRIPTION_REFUSED in packet.codes:
-                self._refused.add(packet.number)
+                self._refused_numbers.add(packet.number)
             if waits is not None:
                 waits.set()
         elif isinstance(packet, mqtt.Connack):
@@ -256,7 +256,7 @@ class MqttSession:
         with self._use_number() as (number, is_answered):
             await self._send(mqtt.encode_subscribe(number, filters))
             await self._wait(is_answered, ANSWER_TIMEOUT_S, "has not answered a subscription")
-            if number in self._refused:
+            if number in self._refused_numbers:
                 text = (
                     f"the broker does not let {self._client.who} subscribe to {', '.join(filters)}"
                 )
@@ -286,8 +286,8 @@ class MqttSession:
     async def _wait(self, answer_event: trio.Event, most: float, lacks: str) -> None:
         with trio.move_on_at(trio.current_time() + most):
             await answer_event.wait()
-            if self._lost is not None:
-                raise self._lost
+            if self._loss is not None:
+                raise self._loss
             return
         loss = BrokerLost(f"the broker {lacks} within {most:g} s")
         self._lose(loss)
@@ -296,8 +296,8 @@ class MqttSession:
     async def _send(self, packet: bytes) -> None:
         """Send one complete packet at a time, because a broker cannot read a partial packet."""
         async with self._sending:
-            if self._lost is not None:
-                raise self._lost
+            if self._loss is not None:
+                raise self._loss
             loss = BrokerLost("the broker accepts nothing more")
             try:
                 with trio.move_on_after(ANSWER_TIMEOUT_S):

@@ -125,13 +125,13 @@ class AprsPeople:
         self._clock = clock
         self._deframer = kiss.KissDeframer()
         self._writes = trio.Lock()
-        self._heard: deque[_HeardThing] = deque()
+        self._waiting_reports: deque[_HeardThing] = deque()
         self._news = trio.Event()
-        self._taken: _HeardThing | None = None
+        self._current_report: _HeardThing | None = None
         """The report that the desk is processing."""
-        self._named: set[str] = set()
+        self._named_stations: set[str] = set()
         self._messages: dict[tuple[str, str, str], _HeardMessage] = {}
-        self._asked: dict[tuple[str, str], tuple[trio.Event, list[bool]]] = {}
+        self._expected_answers: dict[tuple[str, str], tuple[trio.Event, list[bool]]] = {}
         """Answers to the kit's own messages, by station and message id."""
 
     async def listen(self) -> NoReturn:
@@ -154,7 +154,7 @@ class AprsPeople:
             return
         now, raw = trio.current_time(), (str(frame.destination), frame.info)
         became = self._door.judge(report, raw, self._format_call, now)
-        if became == "taken" and len(self._heard) >= WAITING_MAX:
+        if became == "taken" and len(self._waiting_reports) >= WAITING_MAX:
             became = "limited"
         self._note(became)
         if became == "taken":
@@ -170,10 +170,10 @@ class AprsPeople:
             self._process_answer(handle, content.to, content.id, has_it=content.has_it)
         elif isinstance(content, AprsMessage) and content.acknowledges:
             self._process_answer(handle, content.to, content.acknowledges, has_it=True)
-        if handle not in self._named:
-            if len(self._named) >= REMEMBERED_MAX:
-                self._named.clear()
-            self._named.add(handle)
+        if handle not in self._named_stations:
+            if len(self._named_stations) >= REMEMBERED_MAX:
+                self._named_stations.clear()
+            self._named_stations.add(handle)
             self._queue_report(report, 0, HandheldName(report.source, b""))
         if isinstance(content, AprsPosition):
             self._process_position(report, content)
@@ -201,7 +201,7 @@ class AprsPeople:
         thing = HandheldReport(
             report.source.lower(), number, content, over_internet=report.over_internet
         )
-        self._heard.append(_HeardThing(thing, key))
+        self._waiting_reports.append(_HeardThing(thing, key))
         self._news.set()
 
     def _process_position(self, report: AprsHeard, position: AprsPosition) -> None:
@@ -271,14 +271,14 @@ class AprsPeople:
     async def receive(self) -> HandheldReport:
         # When the desk asks for the next report, the last report is on disk.
         self._finish_text(has_it=True)
-        while not self._heard:
+        while not self._waiting_reports:
             self._news = trio.Event()
             await self._news.wait()
-        self._taken = self._heard.popleft()
-        return self._taken.heard
+        self._current_report = self._waiting_reports.popleft()
+        return self._current_report.heard
 
     def _finish_text(self, *, has_it: bool) -> None:
-        taken_text, self._taken = self._taken, None
+        taken_text, self._current_report = self._current_report, None
         if taken_text is None or taken_text.key is None or taken_text.heard.over_internet:
             return
         if has_it and taken_text.key in self._messages:
@@ -306,7 +306,7 @@ class AprsPeople:
         raise RadioLost(f"the TNC has accepted nothing for {WRITE_TIMEOUT_S:.0f} seconds")
 
     def _process_answer(self, handle: str, to: str, number: str, *, has_it: bool) -> None:
-        asked_text = self._asked.get((handle, number))
+        asked_text = self._expected_answers.get((handle, number))
         if asked_text is not None and to == self._format_call:
             is_answered, answers = asked_text
             answers.append(has_it)
@@ -331,7 +331,7 @@ class AprsPeople:
     async def _send_text(self, handle: str, text: str, number: str) -> TextOutcome:
         info = wire.encode_message(handle.upper(), text.translate(LOOK_ALIKES), number)
         is_answered, answers = trio.Event(), list[bool]()
-        self._asked[handle, number] = is_answered, answers
+        self._expected_answers[handle, number] = is_answered, answers
         try:
             for _ in range(2):
                 await self._send(info)
@@ -340,7 +340,7 @@ class AprsPeople:
                 if answers:
                     break
         finally:
-            del self._asked[handle, number]
+            del self._expected_answers[handle, number]
         if not answers:
             return TextOutcome(False, "no acknowledgement")
         return TextOutcome(answers[0], "" if answers[0] else "its station rejects it")

@@ -143,7 +143,7 @@ class MeshcorePeople:
         self._link = link
         self._clock = clock
         self._contacts: dict[bytes, CompanionContact] = {}
-        self._heard: deque[HandheldReport] = deque()
+        self._waiting_reports: deque[HandheldReport] = deque()
         self._may_wait = True
         """True if a message may be waiting in the radio."""
         self._is_full = False
@@ -177,8 +177,8 @@ class MeshcorePeople:
 
     async def receive(self) -> HandheldReport:
         while True:
-            if self._heard:
-                return self._heard.popleft()
+            if self._waiting_reports:
+                return self._waiting_reports.popleft()
             # Query the battery only when the queue is empty, because the radio may be lost during
             # the query. The queue would then be lost too.
             wrote, self._wrote = self._wrote, b""
@@ -249,12 +249,14 @@ class MeshcorePeople:
         key = contact[0].key if len(contact) == 1 else b""
         handle = (key or message.sender).hex()
         if key:
-            self._heard.append(
+            self._waiting_reports.append(
                 HandheldReport(handle, 0, HandheldName(_clean_text(contact[0].name), key))
             )
         spoken = HandheldText(message.text, True, key=key)
         signal = HandheldSignal(snr=message.snr, hops=message.hops)
-        self._heard.append(HandheldReport(handle, _compute_message_number(message), spoken, signal))
+        self._waiting_reports.append(
+            HandheldReport(handle, _compute_message_number(message), spoken, signal)
+        )
         self._wrote = key
 
     def _process_channel_text(self, message: CompanionText) -> None:
@@ -272,9 +274,13 @@ class MeshcorePeople:
             handle = same_names[0].key.hex() if len(same_names) == 1 else handle
         signal = HandheldSignal(snr=message.snr, hops=message.hops)
         if handle.startswith(ON_CHANNEL):
-            self._heard.append(HandheldReport(handle, 0, HandheldName(_clean_text(name), b"")))
+            self._waiting_reports.append(
+                HandheldReport(handle, 0, HandheldName(_clean_text(name), b""))
+            )
         spoken = HandheldText(text, False, "" if channel is None else channel.name)
-        self._heard.append(HandheldReport(handle, _compute_message_number(message), spoken, signal))
+        self._waiting_reports.append(
+            HandheldReport(handle, _compute_message_number(message), spoken, signal)
+        )
 
     def _list_people(self) -> list[CompanionContact]:
         return [each for each in self._contacts.values() if each.type == ContactType.CHAT]
@@ -328,13 +334,13 @@ class MeshcorePeople:
         if contact.type != ContactType.CHAT:
             return
         handle = contact.key.hex()
-        self._heard.append(
+        self._waiting_reports.append(
             HandheldReport(handle, number, HandheldName(_clean_text(contact.name), contact.key))
         )
         latitude, longitude = contact.latitude / 1e6, contact.longitude / 1e6
         place = make_located(Location(latitude, longitude, since))
         if place and abs(latitude) <= 90 and abs(longitude) <= 180 and (number or since):
-            self._heard.append(HandheldReport(handle, number, place))
+            self._waiting_reports.append(HandheldReport(handle, number, place))
 
     def _find_known_since(self, contact: CompanionContact) -> datetime | None:
         """Return an upper limit for the time of a contact's position, or None if there is no limit.
@@ -365,7 +371,9 @@ class MeshcorePeople:
     def _process_battery(self, sender: bytes, volts: float | None) -> None:
         contact = self._find_called(sender)
         if volts is not None and len(contact) == 1 and (charge := _charge(volts)) is not None:
-            self._heard.append(HandheldReport(contact[0].key.hex(), 0, HandheldBattery(charge)))
+            self._waiting_reports.append(
+                HandheldReport(contact[0].key.hex(), 0, HandheldBattery(charge))
+            )
 
     def make_number(self) -> int:
         return getrandbits(48) or 1

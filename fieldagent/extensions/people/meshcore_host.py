@@ -69,7 +69,7 @@ class CompanionHost:
         self._mouth, self._ear = trio.open_memory_channel[bytes](PUSHES_MAX)
         self._acks: deque[bytes] = deque(maxlen=ACKS_KEPT)
         self._acknowledged = trio.Event()
-        self._lost = EventRate(trio.current_time)
+        self._lost_rate = EventRate(trio.current_time)
         self.own = CompanionSelf(b"", "")
         self.device = CompanionDevice(0, 0, 0, "", "")
         self.channels: dict[int, CompanionChannel] = {}
@@ -103,7 +103,7 @@ class CompanionHost:
         try:
             self._mouth.send_nowait(content)
         except trio.WouldBlock:
-            if count := self._lost.count_event():
+            if count := self._lost_rate.count_event():
                 log.warning("the radio sent more than the kit can store: %d lost", count)
 
     async def push(self) -> bytes:

@@ -87,23 +87,23 @@ class Absence:
     """
 
     def __init__(self) -> None:
-        self._failed: dict[str, tuple[float, int]] = {}
+        self._failures: dict[str, tuple[float, int]] = {}
 
     def compute_end(self, handle: str, heard_at: float | None) -> float:
         """Return the time of the next attempt, or -inf if the kit may try now."""
-        if handle not in self._failed:
+        if handle not in self._failures:
             return -inf
-        failed, tries = self._failed[handle]
+        failed, tries = self._failures[handle]
         if heard_at is not None and heard_at > failed:
             return -inf
         return failed + RETRY_PAUSES_S[min(tries, len(RETRY_PAUSES_S)) - 1]
 
     def record_attempt(self, handle: str, now: float, *, is_present: bool) -> None:
         if is_present:
-            self._failed.pop(handle, None)
+            self._failures.pop(handle, None)
         else:
-            _, tries = self._failed.get(handle, (now, 0))
-            self._failed[handle] = now, tries + 1
+            _, tries = self._failures.get(handle, (now, 0))
+            self._failures[handle] = now, tries + 1
 
 
 @dataclass(slots=True)

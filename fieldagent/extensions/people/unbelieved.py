@@ -25,13 +25,13 @@ FROM_AFAR = (
 class UnauthenticatedCalls:
     """Recent unauthenticated calls. `now` is elapsed time."""
 
-    _heard: dict[str, tuple[float, str]] = field(default_factory=dict)
+    _heard_calls: dict[str, tuple[float, str]] = field(default_factory=dict)
 
     def add_call(self, handle: str, now: float, notice: str = IN_DISTRESS) -> None:
-        self._heard.pop(handle, None)
-        self._heard[handle] = now, notice
-        if len(self._heard) > CALLERS_MAX:
-            del self._heard[next(iter(self._heard))]
+        self._heard_calls.pop(handle, None)
+        self._heard_calls[handle] = now, notice
+        if len(self._heard_calls) > CALLERS_MAX:
+            del self._heard_calls[next(iter(self._heard_calls))]
 
     def list_calls(self, now: float) -> list[tuple[str, str]]:
         """Return the radios that called within `SHOWN_FOR_S` seconds. Each has the notice about its
@@ -39,7 +39,7 @@ class UnauthenticatedCalls:
         """
         return [
             (handle, notice)
-            for handle, (at, notice) in self._heard.items()
+            for handle, (at, notice) in self._heard_calls.items()
             if now < at + SHOWN_FOR_S
         ]
 

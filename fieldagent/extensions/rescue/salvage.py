@@ -164,7 +164,7 @@ class _Salvage:
         """Ids of Packages by sequence, from an index."""
         self._pending: set[tuple[int, str]] = set()
         """Sequence and channel of deliveries that were waiting, from an index."""
-        self._bad: dict[int, Found] = {}
+        self._damaged_packages: dict[int, Found] = {}
         """Packages that differ from the Packages that were accepted."""
         self._beginning = 0
         """Number before the first Package of the damaged journal; 0 if this number is lost too."""
@@ -195,7 +195,7 @@ class _Salvage:
         if table.name == "package" and not _is_whole(row):
             sequence = row["sequence"]
             assert isinstance(sequence, int)
-            self._bad.setdefault(sequence, row)
+            self._damaged_packages.setdefault(sequence, row)
             return
         if table.name == "beginning":
             self._beginning = max(self._beginning, int(str(row["number"])))
@@ -213,7 +213,7 @@ class _Salvage:
             sequence for (sequence,) in db.execute("SELECT sequence FROM leg WHERE status IS NULL")
         }
         orphans |= {sequence for sequence, channel in self._pending if channel in CHANNELS}
-        orphans |= {each for each, row in self._bad.items() if row["status"] is None}
+        orphans |= {each for each, row in self._damaged_packages.items() if row["status"] is None}
         for sequence in sorted(orphans - known_sequences):
             count.damaged.append(self._end_package(sequence))
         self._mend_deliveries(known_sequences)
@@ -250,7 +250,7 @@ class _Salvage:
         """End a Package of which too little remains, and return its id. The remaining content is
         kept for inspection.
         """
-        row: Found = {"accepted": 0.0, "expires": None, **self._bad.get(sequence, {})}
+        row: Found = {"accepted": 0.0, "expires": None, **self._damaged_packages.get(sequence, {})}
         candidate = self._ids.get(sequence, row.get("id"))
         # A Package without an id can only be found by its number.
         id_ = candidate if isinstance(candidate, int) else -sequence

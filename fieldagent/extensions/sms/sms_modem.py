@@ -163,7 +163,7 @@ class GsmConversation:
     def __init__(self) -> None:
         self._input = bytearray()
         self._lines: list[str] = []
-        self._under_way = ""
+        self._command = ""
         self._prompts = False
         self._is_pdu_next = False
         self._passed_on = 0
@@ -173,9 +173,9 @@ class GsmConversation:
         """Return the bytes of a command. Raises LocalProtocolError while another command is
         active.
         """
-        if self._under_way:
-            raise LocalProtocolError(f"{self._under_way} is under way")
-        self._under_way, self._lines = text, []
+        if self._command:
+            raise LocalProtocolError(f"{self._command} is under way")
+        self._command, self._lines = text, []
         return text.encode("ascii") + b"\r"
 
     def submit(self, message: Submit) -> bytes:
@@ -188,13 +188,13 @@ class GsmConversation:
         """Return the bytes to write at the prompt. Raises LocalProtocolError if there is no
         prompt.
         """
-        if not self._under_way.startswith("AT+CMGS=") or self._prompts:
+        if not self._command.startswith("AT+CMGS=") or self._prompts:
             raise LocalProtocolError("there is no prompt")
         return sms_pdu.encode(message).hex().upper().encode() + b"\x1a"
 
     def abandon_reply(self) -> None:
         """Stop waiting for a reply. If the reply arrives later, it is ignored as noise."""
-        self._under_way, self._prompts, self._lines = "", False, []
+        self._command, self._prompts, self._lines = "", False, []
 
     def receive_data(self, data: bytes) -> None:
         """Add bytes from the modem. `next_event` returns the events in them."""
@@ -228,7 +228,7 @@ class GsmConversation:
             return _read_stored(-self._passed_on, line)
         if arrival := _ARRIVAL_LINE.fullmatch(line):
             return MessageStored(int(arrival[1]))
-        if not self._under_way or line == self._under_way:
+        if not self._command or line == self._command:
             return None  # The line is noise, or the echo of the command.
         failed = _ERROR.fullmatch(line)
         if line not in _FINAL and failed is None:

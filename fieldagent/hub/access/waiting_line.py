@@ -36,7 +36,7 @@ class Crowded(Exception):
 class WaitingLine:
     def __init__(self, places: int, waiting: int) -> None:
         self._free = places
-        self._most = waiting
+        self._waiting_max = waiting
         self._line: list[_WaitingCaller] = []
         self._numbers = count()
 
@@ -57,7 +57,7 @@ class WaitingLine:
 
     async def _wait(self, me: _WaitingCaller) -> None:
         self._line.append(me)
-        if len(self._line) > self._most:
+        if len(self._line) > self._waiting_max:
             worst = max(self._line, key=lambda each: each.order)
             self._line.remove(worst)
             worst.dropped = True

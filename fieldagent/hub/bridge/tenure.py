@@ -90,13 +90,13 @@ class _HolderWatch:
     """
 
     def __init__(self) -> None:
-        self._known = BridgeTenure()
+        self._last_tenure = BridgeTenure()
         self._since = -inf
 
     def find_silent(self, now: BridgeTenure) -> BridgeTenure | None:
         """Return the holder if its row has not changed for `TENURE_S` seconds, otherwise None."""
-        if now != self._known:
-            self._known, self._since = now, trio.current_time()
+        if now != self._last_tenure:
+            self._last_tenure, self._since = now, trio.current_time()
         return now if trio.current_time() - self._since > TENURE_S else None
 
 

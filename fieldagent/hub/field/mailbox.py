@@ -86,7 +86,7 @@ class IpMailbox:
         self._loads: dict[int, Load] = {}
         self._next_number = 1
         self._journal = 0
-        self._offered: set[Offer] = set()
+        self._sent_offers: set[Offer] = set()
         """Offers that were sent over this link."""
         self._directory_there: int | None = None
         """Version of the directory that the kit has; None until the kit reports it."""
@@ -263,8 +263,8 @@ class IpMailbox:
         while True:
             news = self._store.get_event(kit_report.get_topic(self.device.id))
             for offer in await self._store.read_together(_list_offers, self.device.id):
-                if offer not in self._offered:
-                    self._offered.add(offer)
+                if offer not in self._sent_offers:
+                    self._sent_offers.add(offer)
                     return offer.encode()
             if self._directory_there is not None:
                 directory = await self._store.read(self._make_new_directory)

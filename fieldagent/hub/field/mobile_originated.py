@@ -138,7 +138,7 @@ class MobileOriginatedReceiver:
         self._keys = keys
         self._grace = grace
         self._time_to_live = time_to_live
-        self._failed: deque[tuple[int, bytes]] = deque(maxlen=FAILED_KEPT)
+        self._failed_messages: deque[tuple[int, bytes]] = deque(maxlen=FAILED_KEPT)
         """Device and digest of the last messages whose processing failed."""
         self.mismatches = 0
         """Number of ignored confirmations since the hub started."""
@@ -206,8 +206,8 @@ class MobileOriginatedReceiver:
             raise
         except Exception as error:
             digest = blake2b(body, digest_size=16).digest()
-            if (device.id, digest) not in self._failed:
-                self._failed.append((device.id, digest))
+            if (device.id, digest) not in self._failed_messages:
+                self._failed_messages.append((device.id, digest))
                 raise
             log.exception("a message from %s could not be processed, twice", device.name)
             reason = f"the hub failed to process it, twice: {describe_error(error)}"

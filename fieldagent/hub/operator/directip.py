@@ -171,7 +171,7 @@ class _ConnectionLimit:
         self._count_session = count_session
         self._note_fault = note_fault
         self._allowed = allowed_networks
-        self._told: set[str] = set()
+        self._logged_sources: set[str] = set()
         self.unproved = UnauthenticatedLimit(CONNECTIONS, DEADLINE_S)
         self._storing = trio.CapacityLimiter(CONNECTIONS)
 
@@ -207,8 +207,8 @@ class _ConnectionLimit:
             await stream.send_all(encode_mo_confirmation(confirmed))
 
     async def _refuse(self, address: str) -> None:
-        if len(self._told) < STRANGERS_NAMED and address not in self._told:
-            self._told.add(address)
+        if len(self._logged_sources) < STRANGERS_NAMED and address not in self._logged_sources:
+            self._logged_sources.add(address)
             log.error("%s may not deliver MO messages: directip-allow does not name it", address)
         # The delay limits the cost of repeated connections from one caller.
         await trio.sleep(REFUSAL_DELAY_S)

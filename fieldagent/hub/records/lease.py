@@ -79,7 +79,7 @@ class Leases:
         self.links = 0
         """Number of links of this process."""
         self._consoles: set[int] = set()
-        self._ended: dict[int, int] = {}
+        self._ended_links: dict[int, int] = {}
         """Links that have ended but may still be stored as open. Maps the number of a link to its
         device."""
         self._owes = trio.Event()
@@ -103,14 +103,14 @@ class Leases:
             await waits.sleep(LEASE_S / 3)
 
     async def _acquire_lease(self) -> None:
-        self._owes, ended_leases = trio.Event(), {**self._ended}
+        self._owes, ended_leases = trio.Event(), {**self._ended_links}
         try:
             await self._store.commit(partial(self._renew_leases, ended_links=ended_leases))
         except NOT_STORED:
             self._owes.set()
             raise
         for link in ended_leases:
-            self._ended.pop(link, None)
+            self._ended_links.pop(link, None)
 
     async def _watch_others(
         self, watched_before: Mapping[str, _WatchedProcess]
@@ -173,7 +173,7 @@ class Leases:
                     self._store_owed_end(link, device.id)
 
     def _store_owed_end(self, link: int, device: int) -> None:
-        self._ended[link] = device
+        self._ended_links[link] = device
         self._owes.set()
 
     def _release_link(self, db: Db, link: int, device: int) -> None:

@@ -117,7 +117,7 @@ class AccessLog:
         self.figures = figures
         self._trusted = trusted_networks
         self._minute = 0
-        self._refused = 0
+        self._refusal_count = 0
 
     def watch(self, judge: Judge) -> Judge:
         """Wrap `judge` so that each call is recorded after its response or refusal."""
@@ -182,11 +182,11 @@ class AccessLog:
         """Count a refusal. Return True if the log may contain a separate line about it."""
         minute = int(trio.current_time() // 60)
         if minute != self._minute:
-            if (excess := self._refused - REFUSALS_PER_MINUTE_MAX) > 0:
+            if (excess := self._refusal_count - REFUSALS_PER_MINUTE_MAX) > 0:
                 self._write({"event": "refusals left out", "times": excess})
-            self._minute, self._refused = minute, 0
-        self._refused += 1
-        return self._refused <= REFUSALS_PER_MINUTE_MAX
+            self._minute, self._refusal_count = minute, 0
+        self._refusal_count += 1
+        return self._refusal_count <= REFUSALS_PER_MINUTE_MAX
 
     def log_link_end(self, device: str, seconds: float, reason: str) -> None:
         """Write the line for the end of a link."""

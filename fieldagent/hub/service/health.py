@@ -62,15 +62,15 @@ class Health:
         self._rows = rows
         self._queues: Queues | None = None
         """Result of the last count."""
-        self._asked = trio.Event()
+        self._was_asked = trio.Event()
 
     async def run(self) -> None:
         """Count long queues in the background after a call for metrics. The call does not wait for
         the result.
         """
         while True:
-            await self._asked.wait()
-            self._asked = trio.Event()
+            await self._was_asked.wait()
+            self._was_asked = trio.Event()
             self._queues = await measure_backlog(self._store, self._clock())
 
     def make_routes(self, *, figures: bool = True) -> list[Route]:
@@ -156,7 +156,7 @@ class Health:
         if self._queues is None or self._queues.rows <= CALL_ROWS_MAX:
             self._queues = await measure_backlog(self._store, now)
         else:
-            self._asked.set()
+            self._was_asked.set()
         return {**figures, **_measure_queues(self._queues, now)}
 
 

@@ -98,7 +98,7 @@ class _PostgresDb:
         self._connection = connection
         self._cursor: Cursor = whole._cursor if whole else connection.cursor()
         self.worker = worker
-        self._whole = whole or self
+        self._outer = whole or self
         self.topics: set[str] = set()
         self.wrote = False
         """True if a caller has written in the transaction."""
@@ -113,19 +113,19 @@ class _PostgresDb:
         return f"{self.for_update(of)} SKIP LOCKED"
 
     def execute(self, sql: str, *parameters: Any) -> list[tuple[Any, ...]]:
-        self._whole.flush()
+        self._outer.flush()
         cursor = self._cursor.execute(_mark_parameters(sql), parameters or None)
         if cursor.rowcount > 0 and not (cursor.statusmessage or "").startswith("SELECT"):
-            self._whole.wrote = True
+            self._outer.wrote = True
         # `description` would build the data of all columns each time it is read.
         return cursor.fetchall() if cursor.pgresult and cursor.pgresult.nfields else []
 
     def write(self, sql: str, *parameters: Any) -> None:
-        if sql in self._whole._writes:
+        if sql in self._outer._writes:
             # Send the earlier parameters first, because there is no order of rows within one
             # statement.
-            self._whole.flush()
-        self._whole._writes[sql] = parameters
+            self._outer.flush()
+        self._outer._writes[sql] = parameters
 
     def flush(self, payloads: Sequence[str] = ()) -> None:
         """Send the pending writes to the server, and a notification for each payload. PostgreSQL
@@ -152,7 +152,7 @@ class _PostgresDb:
         """Return one caller's view of a shared transaction. The view contains the announcements of
         this caller.
         """
-        return _PostgresDb(self._connection, self.worker, self._whole)
+        return _PostgresDb(self._connection, self.worker, self._outer)
 
 
 def _list_payloads(topics: Sequence[str]) -> list[str]:
@@ -187,7 +187,7 @@ class PostgresStore:
             self._ears = Connections(options.direct, replace(options, pooled=False))
         self._listens = not options.pooled or options.direct is not None
         self._writer: Connection | None = None
-        self._gone: StoreUnavailable | None = None
+        self._outage: StoreUnavailable | None = None
         """Reason why the database cannot be used now; None while the database responds."""
         self._gone_since = 0.0
         self._stuck = BlockingCause("")
@@ -211,7 +211,7 @@ class PostgresStore:
         self._topics = Topics()
 
     def _raise_if_gone(self) -> None:
-        if (gone_error := self._gone) is not None:
+        if (gone_error := self._outage) is not None:
             raise StoreUnavailable(str(gone_error))
 
     # Methods that write.
@@ -356,7 +356,7 @@ class PostgresStore:
         while True:
             await trio.sleep(RETRY_AFTER_S)
             self._connections.cut_overdue()
-            if self._gone is None and (
+            if self._outage is None and (
                 late := self._connections.list_used_for(TRANSACTION_TIMEOUT_S)
             ):
                 await self._find_out(late)
@@ -432,16 +432,16 @@ class PostgresStore:
         raise self._connections.make_silent()
 
     def _note_gone(self, error: StoreUnavailable) -> None:
-        if self._gone is None:
+        if self._outage is None:
             self._gone_since = time.monotonic()
             log.error("%s. Until it answers, pushes are refused and links closed", error)
-        self._gone = error
+        self._outage = error
         self._connections.cut_all()
         self._topics.announce_all()
 
     def _note_back(self) -> None:
-        if self._gone is not None:
-            self._gone, self._stuck = None, BlockingCause("")
+        if self._outage is not None:
+            self._outage, self._stuck = None, BlockingCause("")
             away_seconds = time.monotonic() - self._gone_since
             log.warning(
                 "%s answers again, and accepts writes, after %.0f s",

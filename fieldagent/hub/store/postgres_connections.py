@@ -74,10 +74,10 @@ class Connections:
         self._address, self.name = _read(database, options.password_file)
         self.pooled = options.pooled
         self._idle: list[Connection] = []
-        self._used: dict[Connection, tuple[float, float]] = {}
+        self._in_use: dict[Connection, tuple[float, float]] = {}
         """Times of each connection in use: when its use began, and when its use must end. Both are
         in time.monotonic."""
-        self._ended = False
+        self._has_ended = False
         """True after `end_all`. A thread that the hub has abandoned may still open or return a
         connection then."""
 
@@ -119,7 +119,7 @@ class Connections:
         connection.adapters.register_dumper(int, Int8Dumper)
         connection.adapters.register_dumper(int, Int8BinaryDumper)
         connection.adapters.register_dumper(str, _TextDumper)
-        if self._ended:
+        if self._has_ended:
             # The hub stopped while this thread was connecting. Only this thread can close the
             # connection.
             connection.close()
@@ -155,16 +155,16 @@ class Connections:
         off.
         """
         now = time.monotonic()
-        self._used[connection] = now, now + seconds
+        self._in_use[connection] = now, now + seconds
         try:
             yield
         finally:
-            self._used.pop(connection, None)
+            self._in_use.pop(connection, None)
 
     def list_used_for(self, seconds: float) -> list[Connection]:
         """Return the connections that have been in use for at least `seconds`."""
         before = time.monotonic() - seconds
-        return [each for each, (since, _) in list(self._used.items()) if since <= before]
+        return [each for each, (since, _) in list(self._in_use.items()) if since <= before]
 
     @contextmanager
     def borrow(self) -> Iterator[Connection]:
@@ -182,7 +182,7 @@ class Connections:
             else:
                 self._idle.append(connection)
             # Check this last, because another thread may have called `end_all` meanwhile.
-            if self._ended:
+            if self._has_ended:
                 self.forget_idle()
 
     def forget_idle(self) -> bool:
@@ -200,7 +200,7 @@ class Connections:
         """End a connection. If a thread waits for it, only cut it off, because libpq cannot close
         it safely then. The thread closes it later.
         """
-        if connection in self._used:
+        if connection in self._in_use:
             _cut(connection)
         else:
             connection.close()
@@ -208,18 +208,18 @@ class Connections:
     def cut_overdue(self) -> None:
         """Cut off the connections whose time limit has passed."""
         now = time.monotonic()
-        for connection, (_, due) in list(self._used.items()):
+        for connection, (_, due) in list(self._in_use.items()):
             if due <= now:
                 _cut(connection)
 
     def end_all(self) -> None:
         """End all connections permanently."""
-        self._ended = True
+        self._has_ended = True
         self.cut_all()
 
     def cut_all(self) -> None:
         """Cut off all connections, in use or idle."""
-        for connection in list(self._used):
+        for connection in list(self._in_use):
             _cut(connection)
         self.forget_idle()
 

@@ -37,7 +37,7 @@ class SharedReads:
     ) -> None:
         self._read = read
         self._next: dict[Operation, _ReadRound] = {}
-        self._under_way: dict[Operation, _ReadRound] = {}
+        self._running: dict[Operation, _ReadRound] = {}
 
     async def read_shared(self, operation: Operation, argument: Any) -> Any:
         """Return the result of `operation` for `argument`. Raises the errors of `read`."""
@@ -55,15 +55,15 @@ class SharedReads:
 
     async def _run(self, operation: Operation, mine: _ReadRound) -> None:
         try:
-            if (before := self._under_way.get(operation)) is not None:
+            if (before := self._running.get(operation)) is not None:
                 await before.is_over.wait()
-            self._under_way[operation] = self._next.pop(operation)
+            self._running[operation] = self._next.pop(operation)
             mine.results = await self._read(lambda db: operation(db, mine.arguments))
             mine.error = None
         except Exception as error:
             mine.error = error
         finally:
-            for rounds in (self._next, self._under_way):
+            for rounds in (self._next, self._running):
                 if rounds.get(operation) is mine:
                     del rounds[operation]
             mine.is_over.set()

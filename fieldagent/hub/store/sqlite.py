@@ -162,7 +162,7 @@ class SqliteStore:
             self._full = True
             raise
         except StoreFailed:
-            self._failed = True
+            self._has_failed = True
             raise
         except sqlite3.OperationalError as error:
             if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY:
@@ -284,7 +284,7 @@ class SqliteStore:
         back_up(self._reader, target, report)
 
     def close(self) -> None:
-        if self._serves and not self._failed:
+        if self._serves and not self._has_failed:
             close_keeping_log(self._writer, self._reader)
             return
         self._reader.close()

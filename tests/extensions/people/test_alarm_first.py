@@ -50,7 +50,7 @@ def is_meshcore_alarm(text: str) -> bool:
     host = SimpleNamespace(channels={})
     people = MeshcorePeople(cast(Any, host), cast(Any, None), lambda: 0.0)
     people._process_channel_text(CompanionText(b"", 0, 0, text))
-    what = people._heard[-1].what
+    what = people._waiting_reports[-1].what
     return isinstance(what, HandheldText) and what.text.startswith("SOS")
 
 

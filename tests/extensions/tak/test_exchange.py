@@ -241,7 +241,7 @@ def test_flood_is_rate_limited_and_stored_events_are_bounded(room: Room) -> None
         room.exchange.remove_phone(
             room.enter(TakUnit(f"phone {number}", f"p{number}"), 6, LASTS_MAX * 2)
         )
-    assert len(room.exchange._heard) == ABSENT_PHONES_MAX
+    assert len(room.exchange._last_heard) == ABSENT_PHONES_MAX
 
 
 def test_malformed_event_is_counted_as_unreadable(room: Room) -> None:

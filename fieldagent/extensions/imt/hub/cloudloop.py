@@ -308,7 +308,7 @@ class _Fetch:
         self, api: Cloudloop, host: OperatorHost, interval_s: float, balance_below: int
     ) -> None:
         assert host.book is not None
-        self._api, self._host, self._book, self._every = api, host, host.book, interval_s
+        self._api, self._host, self._book, self._interval_s = api, host, host.book, interval_s
         self._balance_below = balance_below
 
     async def run(self) -> None:
@@ -318,7 +318,7 @@ class _Fetch:
                 nursery.start_soon(
                     self._fetch_again, self._fetch_balance, BALANCE_INTERVAL_S, "balance"
                 )
-            await self._fetch_again(self._fetch_new_records, self._every, "history")
+            await self._fetch_again(self._fetch_new_records, self._interval_s, "history")
 
     async def _fetch_again(
         self, operation: Callable[[], Awaitable[None]], interval_s: float, what: str

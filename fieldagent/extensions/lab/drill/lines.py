@@ -58,16 +58,16 @@ class _LineEnd:
 
     def __init__(self, incoming: _LineBuffer, outgoing: _LineBuffer) -> None:
         self._hears = incoming
-        self._says = outgoing
+        self._outgoing = outgoing
 
     async def receive_some(self, most: int) -> bytes:
         return await self._hears.get()
 
     async def send_all(self, data: bytes) -> None:
         await trio.lowlevel.checkpoint()
-        if self._says.ended:
+        if self._outgoing.ended:
             raise trio.BrokenResourceError
-        self._says.add(data)
+        self._outgoing.add(data)
 
 
 class SimulatedLines:
@@ -111,7 +111,7 @@ class Wire:
 
     def __init__(self) -> None:
         self.swallow = False
-        self._ended: tuple[int, str] | None = None
+        self._end: tuple[int, str] | None = None
         self._queues: tuple[deque[bytes], deque[bytes]] = (deque(), deque())
         self._news = trio.Event()
         self.ends = (WireEnd(self, 0), WireEnd(self, 1))
@@ -122,7 +122,7 @@ class Wire:
         """End the connection for both sides. Each side can still read the messages that have
         arrived. After that, it gets WebSocketClosed with the values of the first cut.
         """
-        self._ended = self._ended or (code, reason)
+        self._end = self._end or (code, reason)
         self._wake()
 
     def _wake(self) -> None:
@@ -134,8 +134,8 @@ class Wire:
         for space. Raises WebSocketClosed.
         """
         await trio.lowlevel.checkpoint()
-        if self._ended:
-            raise WebSocketClosed(*self._ended)
+        if self._end:
+            raise WebSocketClosed(*self._end)
         if not self.swallow:
             self._queues[1 - side].append(message)
             self._wake()
@@ -146,8 +146,8 @@ class Wire:
         """
         await trio.lowlevel.checkpoint()
         while not self._queues[side]:
-            if self._ended:
-                raise WebSocketClosed(*self._ended)
+            if self._end:
+                raise WebSocketClosed(*self._end)
             await self._news.wait()
         return self._queues[side].popleft()
 

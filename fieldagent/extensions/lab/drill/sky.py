@@ -36,13 +36,13 @@ class OperatorBill:
     """MO messages that have not been delivered to the hub yet. Each has its id and its bytes."""
     news: trio.Event = field(default_factory=trio.Event)
     sessions: int = 0
-    _paid: bool = False
+    _is_session_paid: bool = False
     """True if an MO message was sent in the current session."""
 
     def receive_mobile_originated(self, imei: str, momsn: int, body: bytes) -> None:
         """Add an MO message to the bill, and store it for the hub."""
         self.sessions += 1
-        self._paid = True
+        self._is_session_paid = True
         self.bill[_compute_day()] += compute_credits(len(body))
         if any(entry.sos for entry in decode(body).entries):
             self.for_sos[_compute_day()] += compute_credits(len(body))
@@ -54,9 +54,9 @@ class OperatorBill:
         credit.
         """
         body = self.queue.get_first()
-        if body is None and not self._paid:
+        if body is None and not self._is_session_paid:
             self.bill[_compute_day()] += 1
-        self._paid = False
+        self._is_session_paid = False
         return body
 
     def remove_mobile_terminated(self) -> None:

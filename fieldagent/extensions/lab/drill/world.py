@@ -90,7 +90,7 @@ class World:
         self.plan = plan
         self.home = home
         self.random = Random(seed)
-        self._tell = print_line
+        self._print_line = print_line
         self.sky = SimulatedOperator()
         self.lines = SimulatedLines()
         self.away = OutageCondition("the hub was away", plan.hub, self._make_chance())
@@ -314,7 +314,7 @@ class World:
             await trio.sleep(REPORT_INTERVAL_S)
             day, rest = divmod(trio.current_time(), DAY_S)
             posted = sum(len(kit.record.posted) for kit in self.kits)
-            self._tell(f"day {int(day) + 1}, {int(rest // 3600):02}:00  {posted} posted")
+            self._print_line(f"day {int(day) + 1}, {int(rest // 3600):02}:00  {posted} posted")
 
 
 async def _return_same(hub: HubAddress, stream: Any) -> Any:

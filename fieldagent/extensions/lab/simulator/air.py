@@ -137,7 +137,7 @@ class SharedAir:
     """Stations that are out of range of all other stations."""
     flights: list[_Flight] = field(default_factory=list)
     """Packets on the air."""
-    _ended: list[_Flight] = field(default_factory=list)
+    _ended_flights: list[_Flight] = field(default_factory=list)
     _arrivals: list[_Arrival] = field(default_factory=list)
     _order: int = 0
 
@@ -194,7 +194,7 @@ class SharedAir:
         # Keep packets that have ended and overlap a packet that is still on the air, because the
         # two may have collided.
         earliest = min((flight.begins for flight in self.flights), default=inf)
-        self._ended = [flight for flight in self._ended if flight.ends > earliest]
+        self._ended_flights = [flight for flight in self._ended_flights if flight.ends > earliest]
         arrived_flights = []
         while self._arrivals and self._arrivals[0].at <= now:
             arrival = heappop(self._arrivals)
@@ -205,10 +205,10 @@ class SharedAir:
         self.flights.remove(flight)
         rivals = [
             other
-            for other in (*self.flights, *self._ended)
+            for other in (*self.flights, *self._ended_flights)
             if other.begins < flight.ends and flight.begins < other.ends
         ]
-        self._ended.append(flight)
+        self._ended_flights.append(flight)
         for listener in self.stations:
             if listener == flight.station or not self.is_audible(flight.station, listener):
                 continue

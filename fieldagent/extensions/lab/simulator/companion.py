@@ -114,7 +114,7 @@ class SimulatedCompanion(LoraBoard):
         """
         self._mouth.reboot()
         self._deframer = wire.CompanionDeframer(wire.TO_RADIO)
-        self._said = bytearray()
+        self._output = bytearray()
         self._stored: deque[CompanionText] = deque(maxlen=STORED_TEXTS_MAX)
         self._seen: deque[bytes] = deque(maxlen=SEEN_PACKETS_MAX)
         self._awaited: dict[bytes, _AwaitedAck] = {}
@@ -122,11 +122,11 @@ class SimulatedCompanion(LoraBoard):
         self._clock_at: float | None = None
 
     def start(self, now: float) -> None:
-        self._said += b"MeshCore simulated\r\n"
+        self._output += b"MeshCore simulated\r\n"
 
     def leave_host(self) -> None:
         self._deframer = wire.CompanionDeframer(wire.TO_RADIO)
-        self._said = bytearray()
+        self._output = bytearray()
 
     def data_to_send(self) -> bytes:
         """Return the bytes for the host. If the radio is mute, return no bytes and discard them."""
@@ -150,7 +150,7 @@ class SimulatedCompanion(LoraBoard):
                 self._answer_done(CompanionError.ILLEGAL)
 
     def _send_to_host(self, kind: int, body: bytes = b"") -> None:
-        self._said += wire.make_frame(bytes([kind]) + body, wire.FROM_RADIO)
+        self._output += wire.make_frame(bytes([kind]) + body, wire.FROM_RADIO)
 
     def _answer_done(self, error: CompanionError | None = None) -> None:
         """Answer the host's command with OK or with an error."""
@@ -172,7 +172,7 @@ class SimulatedCompanion(LoraBoard):
             self._answer_done()
         elif command == CompanionCommand.NEXT_MESSAGE:
             if self._stored:
-                self._said += wire.make_frame(
+                self._output += wire.make_frame(
                     wire.encode_text(self._stored.popleft()), wire.FROM_RADIO
                 )
             else:
@@ -186,10 +186,10 @@ class SimulatedCompanion(LoraBoard):
             self_info = CompanionSelf(self.key, self.name, ContactType.CHAT, *self.position)
             radio = (LORA.frequency // 1000, LORA.bandwidth, LORA.spreading, LORA.coding, 20)
             self_info = CompanionSelf(*self_info[:5], self.adds_by_hand, *radio)
-            self._said += wire.make_frame(wire.encode_self(self_info), wire.FROM_RADIO)
+            self._output += wire.make_frame(wire.encode_self(self_info), wire.FROM_RADIO)
         elif command == CompanionCommand.QUERY_DEVICE:
             device = CompanionDevice(8, CONTACTS_MAX, CHANNELS_MAX, "v1.12.simulated", "Simulated")
-            self._said += wire.make_frame(wire.encode_device(device), wire.FROM_RADIO)
+            self._output += wire.make_frame(wire.encode_device(device), wire.FROM_RADIO)
         elif command == CompanionCommand.GET_CONTACTS:
             self._list_contacts()
         elif command == CompanionCommand.GET_CONTACT:
@@ -199,7 +199,7 @@ class SimulatedCompanion(LoraBoard):
             else:
                 self._send_to_host(CompanionMessage.CONTACT, wire.encode_contact(contact))
         elif command == CompanionCommand.GET_TIME:
-            self._said += wire.make_frame(
+            self._output += wire.make_frame(
                 wire.encode_number(CompanionMessage.TIME, self.read_time(now)), wire.FROM_RADIO
             )
         elif command == CompanionCommand.GET_BATTERY:
@@ -218,13 +218,13 @@ class SimulatedCompanion(LoraBoard):
         return True
 
     def _list_contacts(self) -> None:
-        self._said += wire.make_frame(
+        self._output += wire.make_frame(
             wire.encode_number(CompanionMessage.CONTACTS_BEGIN, len(self.contacts)), wire.FROM_RADIO
         )
         for each in self.contacts.values():
             self._send_to_host(CompanionMessage.CONTACT, wire.encode_contact(each))
         latest = max((each.changed for each in self.contacts.values()), default=0)
-        self._said += wire.make_frame(
+        self._output += wire.make_frame(
             wire.encode_number(CompanionMessage.CONTACTS_END, latest), wire.FROM_RADIO
         )
 
@@ -282,7 +282,9 @@ class SimulatedCompanion(LoraBoard):
         sent = self._send_to(contact, _Kind.TEXT, plain, now)
         if sent is not None:
             self._awaited[ack] = _AwaitedAck(contact.key, now)
-            self._said += wire.make_frame(wire.encode_sent(sent._replace(ack=ack)), wire.FROM_RADIO)
+            self._output += wire.make_frame(
+                wire.encode_sent(sent._replace(ack=ack)), wire.FROM_RADIO
+            )
 
     def _ask_telemetry(self, key: bytes, now: float) -> None:
         contact = self.contacts.get(key)
@@ -292,7 +294,7 @@ class SimulatedCompanion(LoraBoard):
         plain = MIXER.pack(self.read_time(now), TELEMETRY)
         sent = self._send_to(contact, _Kind.REQUEST, plain, now)
         if sent is not None:
-            self._said += wire.make_frame(wire.encode_sent(sent), wire.FROM_RADIO)
+            self._output += wire.make_frame(wire.encode_sent(sent), wire.FROM_RADIO)
 
     def _send_to(
         self, contact: CompanionContact, kind: int, plain: bytes, now: float
@@ -372,7 +374,7 @@ class SimulatedCompanion(LoraBoard):
             elif kind == _Kind.RESPONSE and len(plain) == MIXER.size + 2:
                 (hundredths,) = struct.unpack_from("<H", plain, MIXER.size)
                 telemetry = wire.encode_telemetry(each.key, hundredths / 100)
-                self._said += wire.make_frame(telemetry, wire.FROM_RADIO)
+                self._output += wire.make_frame(telemetry, wire.FROM_RADIO)
             return
 
     def _receive_group_text(self, payload: bytes) -> None:

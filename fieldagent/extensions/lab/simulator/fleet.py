@@ -95,16 +95,16 @@ class EmulatedKit(Silence):
         self._number = number
         self._sequence = int(time.time()) - EPOCH
         self._due = first_due
-        self._again: list[Positions] = []
+        self._positions_again: list[Positions] = []
         self.unconfirmed = 0
         """Number of items that were sent and that the hub has not confirmed."""
 
     async def wait_for_next(self, *, urgent: bool) -> Positions:
         if urgent:
             await trio.sleep_forever()
-        if self._again:
+        if self._positions_again:
             await trio.lowlevel.checkpoint()
-            message = self._again.pop(0)
+            message = self._positions_again.pop(0)
             self._figures.sent_again += len(message.due)
             return message
         await trio.sleep_until(self._due)
@@ -138,7 +138,7 @@ class EmulatedKit(Silence):
         self._figures.confirm(item.due, trio.current_time())
 
     async def return_unsent(self, items: list[Positions], reason: str) -> None:
-        self._again[:0] = items
+        self._positions_again[:0] = items
 
     async def store_body(self, body: bytes) -> None:
         try:

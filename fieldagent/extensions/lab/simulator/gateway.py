@@ -32,7 +32,7 @@ class SimulatedGateway:
         self._tariff = tariff
         self._say = say
         self._queue = queue
-        self._behind = behind
+        self._receiver = behind
         self.sessions = 0
         """Number of sessions with an MO message."""
 
@@ -41,7 +41,7 @@ class SimulatedGateway:
         cost = format_count(self._tariff.compute_units(len(body)), self._tariff.unit)
         priced = f", {cost}" if self._tariff.unit != "byte" else ""
         self._say(f"MO {momsn} from {imei}: {format_count(len(body), 'byte')}{priced}")
-        self._behind.receive_message(imei, momsn, body)
+        self._receiver.receive_message(imei, momsn, body)
 
     def get_mobile_terminated(self) -> bytes | None:
         return self._queue.get_first()

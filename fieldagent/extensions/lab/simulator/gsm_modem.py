@@ -114,7 +114,7 @@ class SimulatedGsmModem:
         self._echo = True
         self._notify = [0] * len(CNMI_VALUES)
         """Current parameters of +CNMI."""
-        self._held: list[tuple[str, ...]] = []
+        self._held_lines: list[tuple[str, ...]] = []
         """Unsolicited lines that wait until <mode> is not 0."""
         self._acknowledges = False
         """True if service 1 of +CSMS is selected, in which the host acknowledges messages that are
@@ -157,7 +157,7 @@ class SimulatedGsmModem:
         """Switch off the modem. Messages on the SIM remain."""
         self._echo, self._unlocked, self._expected = True, False, None
         self._notify = [0] * len(CNMI_VALUES)
-        self._held.clear()
+        self._held_lines.clear()
         self._acknowledges, self._unacknowledged = False, None
         self._input.clear()
         self._output.clear()
@@ -280,7 +280,7 @@ class SimulatedGsmModem:
             self._notify[at] = int(value or self._notify[at])
         self._send_to_host("OK")
         if self._notify[MODE]:
-            held_lines, self._held = self._held, []
+            held_lines, self._held_lines = self._held_lines, []
             for lines in held_lines if self._notify[-1] == 0 else ():
                 self._output += _encode_unsolicited(*lines)
 
@@ -407,7 +407,7 @@ class SimulatedGsmModem:
     def _report(self, *lines: str) -> None:
         """Send the lines of an unsolicited report. While <mode> is 0, the lines wait."""
         if self._notify[MODE] == 0:
-            self._held.append(lines)
+            self._held_lines.append(lines)
         elif not self.faults.deaf:
             self._output += _encode_unsolicited(*lines)
 

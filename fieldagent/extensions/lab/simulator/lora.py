@@ -60,7 +60,7 @@ class LoraTransmitter:
         """
         self._queue: list[tuple[float, list[bytes]]] = []
         """Waiting packets, with the time when each was queued."""
-        self._under_way: list[bytes] = []
+        self._sending: list[bytes] = []
         self._begin_at = self._ends_at = inf
 
     @property
@@ -99,7 +99,7 @@ class LoraTransmitter:
         ended_transmissions = []
         if self._ends_at <= now:
             self._ends_at = inf
-            if self._under_way:
+            if self._sending:
                 self._begin_piece(now)
             else:
                 ended_transmissions.append(True)
@@ -122,13 +122,13 @@ class LoraTransmitter:
                 self._queue.pop(0)
             self._plan(now)
             return [False] * given_up
-        _, self._under_way = self._queue.pop(0)
+        _, self._sending = self._queue.pop(0)
         self._begin_at = inf
         self._begin_piece(now)
         return []
 
     def _begin_piece(self, now: float) -> None:
-        self._ends_at = self.air.transmit(now, self.number, self._under_way.pop(0))
+        self._ends_at = self.air.transmit(now, self.number, self._sending.pop(0))
 
 
 class LoraBoard:
@@ -138,7 +138,7 @@ class LoraBoard:
         assert isinstance(air, LoraAir)
         self.number, self.air, self.random = number, air, random
         self._mouth = LoraTransmitter(number, air, random, capacity)
-        self._said = bytearray()
+        self._output = bytearray()
 
     @property
     def busy(self) -> bool:
@@ -154,9 +154,9 @@ class LoraBoard:
         return self._mouth.deadline
 
     def data_to_send(self) -> bytes:
-        data, self._said = bytes(self._said), bytearray()
+        data, self._output = bytes(self._output), bytearray()
         return data
 
     def leave_host(self) -> None:
         """Discard the output, because the host has disconnected. Other work continues."""
-        self._said = bytearray()
+        self._output = bytearray()

@@ -38,7 +38,7 @@ class SimulatedMeshcore(LoraBoard):
         self.lora, self.power = INITIAL_SETTINGS, BEGINS_AT
         self.air.radios[self.number] = self.lora
         self._deframer = kiss.KissDeframer()
-        self._said = bytearray()
+        self._output = bytearray()
         self._mouth.reboot()
 
     def start(self, now: float) -> None:
@@ -54,7 +54,7 @@ class SimulatedMeshcore(LoraBoard):
     def receive_packet(self, packet: bytes, now: float) -> None:
         # A board that transmits hears nothing.
         if not self._mouth.is_transmitting:
-            self._said += kiss.encode(packet)
+            self._output += kiss.encode(packet)
             self._send_to_host(MeshcoreReport.SIGNAL, struct.pack("<bb", SNR * 4, RSSI))
 
     def tick(self, now: float) -> None:
@@ -67,7 +67,7 @@ class SimulatedMeshcore(LoraBoard):
             self._send_to_host(MeshcoreReport.ERROR, bytes([wire.ERROR_BUSY]))
 
     def _send_to_host(self, code: int, content: bytes = b"") -> None:
-        self._said += kiss.encode(bytes([code]) + content, kiss.SET_HARDWARE)
+        self._output += kiss.encode(bytes([code]) + content, kiss.SET_HARDWARE)
 
     def _obey(self, command: int, content: bytes) -> None:
         if command == MeshcoreCommand.SET_RADIO:

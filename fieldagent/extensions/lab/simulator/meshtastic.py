@@ -250,7 +250,7 @@ class SimulatedMeshtastic(LoraBoard):
         self.host.leave()
         self._recent: deque[int] = deque(maxlen=RECENT_IDS)
         self._seen: deque[tuple[int, int]] = deque(maxlen=SEEN_IDS_MAX)
-        self._given: dict[Port | int, float] = {}
+        self._given_at: dict[Port | int, float] = {}
         self._unacknowledged: dict[int, _Unacknowledged] = {}
         self._repeats: dict[tuple[int, int], tuple[float, bytes]] = {}
         """Packets from other radios that this radio will repeat, by source and id. Each has its due
@@ -360,9 +360,9 @@ class SimulatedMeshtastic(LoraBoard):
         limit = PORT_INTERVALS_S.get(Port(port)) if port in Port.__members__.values() else None
         if limit is None:
             return False
-        early = now < self._given.get(port, -inf) + limit
+        early = now < self._given_at.get(port, -inf) + limit
         if not early:
-            self._given[port] = now
+            self._given_at[port] = now
         return early
 
     def _find_refusal(self, packet: MeshPacket, data: MeshData) -> int:

@@ -42,7 +42,7 @@ class SimulatedRnode(LoraBoard):
         self.air.radios.pop(self.number, None)
         self._mouth.reboot()
         self._deframer = kiss.KissDeframer()
-        self._said = bytearray()
+        self._output = bytearray()
         self._set: dict[int, bytes] = {}
         self._half: tuple[int, bytes] | None = None
         self._numbered = 0
@@ -152,7 +152,7 @@ class SimulatedRnode(LoraBoard):
         self._send_to_host(RnodeCommand.ERROR, bytes([error]))
 
     def _send_to_host(self, command: int, content: bytes) -> None:
-        self._said += wire.make_command_frame(command, content)
+        self._output += wire.make_command_frame(command, content)
 
 
 REQUIRED_SETTINGS = {

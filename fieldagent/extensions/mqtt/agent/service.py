@@ -104,7 +104,7 @@ class MqttService(PartService):
         self._reporter = Reporter(journal, self._topics, settings.name, door.budget)
         self._commands = Commands(door.gate, self._carry_out, self._topics.get_result_topic)
         self._short = ShortSessions(make_client_id(settings))
-        self._told = ""
+        self._logged_reason = ""
         self.link = ChannelLink()
 
     async def run(self, status: Callable[[], Mapping[str, Any]], note_fault: Note) -> NoReturn:
@@ -129,9 +129,9 @@ class MqttService(PartService):
     def _log_lost(self, error: BaseException, duration_s: float) -> None:
         assert isinstance(error, BrokerLost)
         loss = self._short.judge(error, duration_s)
-        if self._told != loss.reason:
+        if self._logged_reason != loss.reason:
             log.warning("MQTT: %s", loss.reason)
-        self._told = self.link.reason = loss.reason
+        self._logged_reason = self.link.reason = loss.reason
         self.link.state = LinkState.FAULT if loss.fault else LinkState.NO_SERVICE
 
     def _log_ready(self) -> None:
@@ -140,7 +140,7 @@ class MqttService(PartService):
         """
         self.link.state = LinkState.READY
         if not self._short.often:
-            self._told = self.link.reason = ""
+            self._logged_reason = self.link.reason = ""
             log.info("MQTT: connected to the broker at %s", self._settings.address)
 
     async def _serve_session(

@@ -100,7 +100,7 @@ class _BrokerBridge:
         self._commands = Commands(gate, self._carry_out, self._topics.get_result_topic)
         self._client_id = f"fieldagent-hub-{broker.name}"
         self._short = ShortSessions(self._client_id)
-        self._trouble = ""
+        self._logged_reason = ""
 
     async def run(self) -> NoReturn:
         tries = 0
@@ -119,9 +119,9 @@ class _BrokerBridge:
     def _note_lost(self, error: BaseException, duration_s: float) -> None:
         assert isinstance(error, BrokerLost)
         reason = self._short.judge(error, duration_s).reason
-        if reason != self._trouble:
+        if reason != self._logged_reason:
             log.warning("MQTT: %s", reason)
-        self._trouble = reason
+        self._logged_reason = reason
 
     async def _serve_session(self) -> None:
         """Publish the hub's documents and receive commands until the session is lost. Raises
@@ -154,7 +154,7 @@ class _BrokerBridge:
         sessions.
         """
         if not self._short.often:
-            self._trouble = ""
+            self._logged_reason = ""
             log.info("MQTT: connected to the broker at %s", self._broker.host)
 
     async def _admit_message(self, session: MqttSession, message: Published) -> None:

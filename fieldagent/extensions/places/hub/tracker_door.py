@@ -52,7 +52,7 @@ class TrackerDoor:
         self._clock = host.clock
         self._authentication = host.authentication
         self._note = host.note_event
-        self._told: set[tuple[int, str, str]] = set()
+        self._warned: set[tuple[int, str, str]] = set()
 
     def routes(self) -> list[Route]:
         """Return an HTTP route for each kind of tracker and each method. The secret in the path
@@ -125,9 +125,9 @@ class TrackerDoor:
             self._warn_once((source.workspace, ident, ""), warning, kind.title, ident, ident)
 
     def _warn_once(self, key: tuple[int, str, str], what: str, *values: object) -> None:
-        if key in self._told or len(self._told) >= WARNINGS_MAX:
+        if key in self._warned or len(self._warned) >= WARNINGS_MAX:
             return
-        self._told.add(key)
+        self._warned.add(key)
         log.warning(what, *values)
 
 

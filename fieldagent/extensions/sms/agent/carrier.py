@@ -148,13 +148,13 @@ class SmsCarrier:
         self._name = sms_frame.derive_name(seat.token_digest)
         self._key_up = sms_frame.derive_key_up(seat.token_digest)
         self._key_down = sms_frame.derive_key_down(seat.token_digest)
-        self._under_way: dict[bytes, SentFrame] = {}
+        self._outgoing: dict[bytes, SentFrame] = {}
         """Unacknowledged frames by tag. Only the code that removes a frame from this dictionary may
         settle the frame."""
-        self._owed: list[bytes] = []
+        self._owed_acks: list[bytes] = []
         """Tags of received frames that the kit must still acknowledge to the hub."""
         self._rest = SendPause()
-        self._ours = False
+        self._has_turn = False
         self._next_look = -inf
         self._parts = PartsKept()
         self._garbled: dict[int, int] = {}
@@ -171,9 +171,9 @@ class SmsCarrier:
         """
         while True:
             if self._seat.turn.linked:
-                self._ours = False
-                self._owed.clear()
-                for tag in list(self._under_way):
+                self._has_turn = False
+                self._owed_acks.clear()
+                for tag in list(self._outgoing):
                     await self._release(tag, "the IP link is back: the item is sent over IP", 0.0)
             await self._seat.turn.wait_for_change()
 
@@ -181,7 +181,7 @@ class SmsCarrier:
         """Take over the transmissions that the last link has not acknowledged, so that they are
         packed again for SMS.
         """
-        self._ours = True
+        self._has_turn = True
         self._outbox.set_limits(MESSAGE_LIMITS)
         unacknowledged = self._seat.turn.unacknowledged
         while unacknowledged:
@@ -189,7 +189,7 @@ class SmsCarrier:
             await self._outbox.release(unacknowledged.popleft(), reason=reason)
 
     async def _release(self, tag: bytes, reason: str, retry_after: float) -> None:
-        sending = self._under_way.pop(tag, None)
+        sending = self._outgoing.pop(tag, None)
         if sending is not None:
             await self._outbox.release(sending.transmission, reason=reason, retry_after=retry_after)
 
@@ -200,7 +200,7 @@ class SmsCarrier:
         turn, modem = self._seat.turn, self._seat.link
         if turn.linked or modem.state is not LinkState.READY:
             return inf
-        count = sum(each.urgent is urgent for each in self._under_way.values())
+        count = sum(each.urgent is urgent for each in self._outgoing.values())
         if count >= FRAMES_UNDER_WAY_MAX:
             return inf
         after = float(self._settings.after)
@@ -224,7 +224,7 @@ class SmsCarrier:
                 await self._read_stored_messages(modem)
             elif now >= min(
                 self._compute_earliest(urgent=True), self._compute_earliest(urgent=False)
-            ) and (not self._ours):
+            ) and (not self._has_turn):
                 await self._requeue_earlier()
             elif not await self._send_one(modem):
                 await self._wait(modem)
@@ -234,10 +234,10 @@ class SmsCarrier:
 
     async def _send_one(self, modem: SmsModem) -> bool:
         """Send the SMS that is due now. Return True if there was such an SMS."""
-        if not self._ours:
+        if not self._has_turn:
             return False
         now = trio.current_time()
-        late = [tag for tag, each in self._under_way.items() if each.due <= now]
+        late = [tag for tag, each in self._outgoing.items() if each.due <= now]
         if late:
             await self._handle_unanswered(modem, late[0])
             return True
@@ -246,7 +246,7 @@ class SmsCarrier:
                 urgent=is_urgent
             ):
                 return await self._load(modem, urgent=is_urgent)
-        if self._owed and now >= self._rest.until and self._is_affordable(urgent=False):
+        if self._owed_acks and now >= self._rest.until and self._is_affordable(urgent=False):
             await self._acknowledge(modem)
             return True
         return False
@@ -262,7 +262,7 @@ class SmsCarrier:
         await self._outbox.fix_dates()
         # If the IP link works again, load nothing. Otherwise, the queue would get the transmission
         # back only after the end of the link.
-        transmission = self._outbox.load(ENVELOPE_BYTES) if self._ours else None
+        transmission = self._outbox.load(ENVELOPE_BYTES) if self._has_turn else None
         if transmission is None:
             return False
         if transmission.urgent and transmission.attempts and not self._is_affordable(urgent=True):
@@ -276,32 +276,32 @@ class SmsCarrier:
         acknowledgements = self._remove_fitting_acks(transmission.body)
         frame = SmsFrame(self._name, transmission.body, acknowledgements)
         tag = frame.tag_by(self._key_up)
-        self._under_way[tag] = SentFrame(transmission, frame.encode_text(self._key_up))
+        self._outgoing[tag] = SentFrame(transmission, frame.encode_text(self._key_up))
         if await self._submit(modem, tag):
-            self._owed = [each for each in self._owed if each not in acknowledgements]
+            self._owed_acks = [each for each in self._owed_acks if each not in acknowledgements]
         return True
 
     def _remove_fitting_acks(self, envelope: bytes) -> tuple[bytes, ...]:
         """Return the acknowledgements that fit into the SMS of an envelope, so that no further SMS
         is needed.
         """
-        for count in range(min(len(self._owed), sms_frame.ACKNOWLEDGED_MAX), 0, -1):
-            if sms_frame.fits_into_one_sms(self._owed[:count], envelope):
-                return tuple(self._owed[:count])
+        for count in range(min(len(self._owed_acks), sms_frame.ACKNOWLEDGED_MAX), 0, -1):
+            if sms_frame.fits_into_one_sms(self._owed_acks[:count], envelope):
+                return tuple(self._owed_acks[:count])
         return ()
 
     async def _submit(self, modem: SmsModem, tag: bytes) -> bool:
         """Send an SMS for the first time or again. Return True if the SMS may have been sent."""
-        outgoing = self._under_way[tag]
+        outgoing = self._outgoing[tag]
         await self._seat.budget.spend(1)
         self._show()
-        if self._under_way.get(tag) is not outgoing:
+        if self._outgoing.get(tag) is not outgoing:
             # The IP link works again and delivers the content, so cancel the record of the cost.
             await self._seat.budget.spend(-1)
             return False
         packages = self._outbox.get_packages(outgoing.transmission)
         sent = await modem.send(self._message(outgoing.text))
-        is_current = self._under_way.get(tag) is outgoing  # False if the IP link works again.
+        is_current = self._outgoing.get(tag) is outgoing  # False if the IP link works again.
         if sent.outcome is Outcome.NOT_SENT:
             await self._seat.budget.spend(-1)
             self._show()
@@ -309,7 +309,7 @@ class SmsCarrier:
             log.warning("an SMS was not sent: %s", sent.reason)
             self._seat.link.reason = sent.reason
             if is_current and not outgoing.copies:
-                del self._under_way[tag]
+                del self._outgoing[tag]
                 rest = self._rest.compute_end(urgent=outgoing.urgent) - trio.current_time()
                 await self._outbox.settle(
                     outgoing.transmission,
@@ -323,11 +323,11 @@ class SmsCarrier:
         self._rest.end_pause()
         outgoing.copies += 1
         outgoing.due = trio.current_time() + self._answer_within(outgoing)
-        forget_reference(self._under_way.values(), sent.reference)
+        forget_reference(self._outgoing.values(), sent.reference)
         if sent.reference is not None:
             outgoing.references[sent.reference] = outgoing.copies
         await self._outbox.record_sms(packages)
-        is_current = self._under_way.get(tag) is outgoing
+        is_current = self._outgoing.get(tag) is outgoing
         if is_current and sent.outcome is Outcome.DOUBTFUL:
             log.warning("an SMS may have left: %s", sent.reason)
             await self._outbox.settle(outgoing.transmission, Outcome.DOUBTFUL, reason=sent.reason)
@@ -347,7 +347,7 @@ class SmsCarrier:
         """Process a frame that the hub has not answered in time: send it again, or return its
         content to the queue.
         """
-        outgoing = self._under_way[tag]
+        outgoing = self._outgoing[tag]
         if outgoing.copies >= COPIES_MAX:
             reason = f"no answer of the hub to {outgoing.copies} SMS"
             rest = 0.0 if outgoing.urgent else self._answer_within(outgoing)
@@ -359,12 +359,12 @@ class SmsCarrier:
         else:
             reason = "the hub has not answered the SMS in time: sending again"
             await self._outbox.settle(outgoing.transmission, Outcome.DOUBTFUL, reason=reason)
-            if self._under_way.get(tag) is outgoing:
+            if self._outgoing.get(tag) is outgoing:
                 await self._submit(modem, tag)
 
     async def _acknowledge(self, modem: SmsModem) -> None:
         """Send the hub an SMS that contains nothing but acknowledgements."""
-        acknowledgements = tuple(self._owed[: sms_frame.ACKNOWLEDGED_MAX])
+        acknowledgements = tuple(self._owed_acks[: sms_frame.ACKNOWLEDGED_MAX])
         text = SmsFrame(self._name, b"", acknowledgements).encode_text(self._key_up)
         await self._seat.budget.spend(1)
         sent = await modem.send(self._message(text))
@@ -372,8 +372,8 @@ class SmsCarrier:
             await self._seat.budget.spend(-1)
             self._rest.begin(final=sent.final)
             return
-        forget_reference(self._under_way.values(), sent.reference)
-        self._owed = [each for each in self._owed if each not in acknowledgements]
+        forget_reference(self._outgoing.values(), sent.reference)
+        self._owed_acks = [each for each in self._owed_acks if each not in acknowledgements]
 
     async def _wait(self, modem: SmsModem) -> None:
         """Wait until something may be due."""
@@ -383,15 +383,15 @@ class SmsCarrier:
             modem.news.wait,
             self._seat.turn.wait_for_change,
         ]
-        if self._ours:
-            moments += [each.due for each in self._under_way.values()]
+        if self._has_turn:
+            moments += [each.due for each in self._outgoing.values()]
         for is_urgent in (True, False):
             starts_at = self._compute_earliest(urgent=is_urgent)
             if starts_at > now:
                 moments.append(starts_at)
             elif is_urgent or self._is_affordable(urgent=False):
                 events.append(partial(self._outbox.wait_until_ready, urgent=is_urgent))
-        if self._ours and self._owed:
+        if self._has_turn and self._owed_acks:
             moments.append(max(self._rest.until, now + 1.0))
         if not modem.arrived:
             await wait_for_first(max(0.0, min(moments) - now), self._seat.progress, *events)
@@ -408,7 +408,7 @@ class SmsCarrier:
                 case Deliver() as message:
                     await self._process_message(message)
                 case StatusReport() as report if self._settings.is_hub(report.number):
-                    apply_report(self._under_way.values(), report)
+                    apply_report(self._outgoing.values(), report)
             for place in arrival.places:
                 await modem.delete(place)
         await self._read_again(modem, contents.unreadable)
@@ -469,13 +469,13 @@ class SmsCarrier:
             await self._seat.reception.receive(text.encode(), damage=damage)
             return
         for tag in frame.acknowledged:
-            outgoing = self._under_way.pop(tag, None)
+            outgoing = self._outgoing.pop(tag, None)
             if outgoing is not None:
                 await self._outbox.settle(outgoing.transmission, Outcome.SENT)
         if frame.envelope:
             await self._seat.reception.receive(frame.envelope)
-            if frame.tag not in self._owed and not self._seat.turn.linked:
-                self._owed.append(frame.tag)
+            if frame.tag not in self._owed_acks and not self._seat.turn.linked:
+                self._owed_acks.append(frame.tag)
 
     # Methods that show the state to people.
 
@@ -501,7 +501,7 @@ class SmsCarrier:
         reason = spent_text or link.reason
         facts["sms"] = f"{link.state.value}{': ' if reason else ''}{reason}"
         facts["smsToday"] = self._seat.budget.compute_spent()
-        facts["smsUnderWay"] = len(self._under_way)
+        facts["smsUnderWay"] = len(self._outgoing)
         facts["smsStrangers"] = self._strangers
         for name in ("smsModem", "smsStore", "healing"):
             if name in link.facts:

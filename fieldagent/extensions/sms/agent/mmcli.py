@@ -58,7 +58,7 @@ class ManagedModem:
     news: trio.Event = field(default_factory=trio.Event)
     lost: Exception | None = None
     crowded: bool = False
-    _told: set[int] = field(default_factory=set)
+    _logged_places: set[int] = field(default_factory=set)
     """Places that were logged as unreadable or not deleted."""
 
     async def ask(self, *arguments: str) -> str:
@@ -115,7 +115,7 @@ class ManagedModem:
             places = modem_manager.parse_list(output)
         except RemoteProtocolError as error:
             raise _make_silent(error) from None
-        self._told &= set(places)
+        self._logged_places &= set(places)
         contents = StoreContent([], [])
         for place in places:
             message = await self._read(place)
@@ -145,8 +145,8 @@ class ManagedModem:
             self._log_once(place, f"ModemManager did not delete SMS {place}: {reason}")
 
     def _log_once(self, place: int, text: str) -> None:
-        if place not in self._told:
-            self._told.add(place)
+        if place not in self._logged_places:
+            self._logged_places.add(place)
             log.warning("%s", text)
 
     async def read_state(self) -> None:

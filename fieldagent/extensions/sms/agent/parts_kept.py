@@ -30,14 +30,14 @@ class PartsKept:
 
     def __init__(self) -> None:
         self._since: dict[str, float] = {}
-        self._told: set[str] = set()
+        self._logged_names: set[str] = set()
         self._network_time = -inf
 
     def judge(self, contents: StoreContent, now: float) -> list[GivenUpParts]:
         """Return the parts that have waited too long at the time `now`, on any monotonic clock."""
         self._network_time = max(self._network_time, *_list_times(contents), -inf)
         self._since = {each.name: self._since.get(each.name, now) for each in contents.waiting}
-        self._told &= self._since.keys()
+        self._logged_names &= self._since.keys()
         old = [each for each in contents.waiting if self._is_old(each, now)]
         return [self._drop_parts(each, "the others never arrived") for each in old]
 
@@ -53,9 +53,9 @@ class PartsKept:
         return waited >= PARTS_KEPT_S
 
     def _drop_parts(self, parts: WaitingParts, reason: str) -> GivenUpParts:
-        if parts.name in self._told:
+        if parts.name in self._logged_names:
             return GivenUpParts(parts, "")
-        self._told.add(parts.name)
+        self._logged_names.add(parts.name)
         return GivenUpParts(parts, f"an SMS of {parts.number} is deleted: {parts.told}, {reason}")
 
 

@@ -141,8 +141,8 @@ class StreamSession:
         self._sending = trio.Lock()
         self._pings = 0
         self._pongs = 0
-        self._answered = trio.Event()
-        self._lost = False
+        self._pinged_back = trio.Event()
+        self._is_lost = False
 
     async def run(self, handle_event: Callable[[str, bytes], None]) -> NoReturn:
         """Pass each event with its type to `handle_event`, except the answers to pings."""
@@ -154,8 +154,8 @@ class StreamSession:
         except* ConnectionLost as lost:
             end_reason = get_first_error(lost)
         finally:
-            self._lost = True
-            self._answered.set()
+            self._is_lost = True
+            self._pinged_back.set()
         raise end_reason
 
     async def _receive_events(self, handle_event: Callable[[str, bytes], None]) -> NoReturn:
@@ -181,8 +181,8 @@ class StreamSession:
             is_echo = kind == tak.PING and find_uid(raw) == tak.make_ping_uid(self._uid)
             if kind == tak.PONG or is_echo:
                 self._pongs += 1
-                self._answered.set()
-                self._answered = trio.Event()
+                self._pinged_back.set()
+                self._pinged_back = trio.Event()
             elif kind == tak.PING:
                 await self._send(encode(tak.make_pong(datetime.now(UTC))))
             else:
@@ -217,9 +217,9 @@ class StreamSession:
             number = self._pings
             await self._write(event_bytes + ping)
         with trio.move_on_after(ANSWER_TIMEOUT_S):
-            while self._pongs < number and not self._lost:
-                await self._answered.wait()
-            if self._lost:
+            while self._pongs < number and not self._is_lost:
+                await self._pinged_back.wait()
+            if self._is_lost:
                 raise ConnectionLost("the connection broke off")
             return
         raise ConnectionLost(NOT_ANSWERED)

@@ -114,7 +114,7 @@ class _Bridge:
         self._workspace = workspace
         self._links: dict[int, UserLink] = {}
         self._alarms: dict[int, Alarm] = {}
-        self._done = trio.Event()
+        self._connection_done = trio.Event()
         """Set when a connection has been established or is free again."""
         self._door = EventAdmission(
             host.note_events, host.clock, markers="waypoints" in rules.shares
@@ -122,7 +122,7 @@ class _Bridge:
         self._put, get = trio.open_memory_channel[ReceivedEvent](WAITING_MAX)
         inbox = TakInbox(workspace, rules, site.person_of)
         self._intake = TakIntake(host, inbox, self._links, self._alarms, self._door, get)
-        self._trouble = "not connected yet"
+        self._logged_reason = "not connected yet"
         """Last logged reason why no user is connected; empty while a user is connected."""
         self._ear: int | None = None
         """Member whose connection listens for arriving phones."""
@@ -143,7 +143,7 @@ class _Bridge:
         store = self._host.store
         async with trio.open_nursery() as nursery:
             while True:
-                any_write, has_ended = store.get_event(ANY_WRITE_TOPIC), self._done
+                any_write, has_ended = store.get_event(ANY_WRITE_TOPIC), self._connection_done
                 soonest = TURN_MAX_S
                 with log_once():
                     has_more = await self._queue_items(follower)
@@ -309,8 +309,8 @@ class _Bridge:
             self._note_done()
 
     def _note_done(self) -> None:
-        self._done.set()
-        self._done = trio.Event()
+        self._connection_done.set()
+        self._connection_done = trio.Event()
 
     # Connections to the server.
 
@@ -345,14 +345,14 @@ class _Bridge:
             self._ear = ear
             self._door.forget_units()
         self._host.note_link(bool(up))
-        if up and self._trouble:
+        if up and self._logged_reason:
             log.info("connected to %s", self._site.title)
-            self._trouble = ""
+            self._logged_reason = ""
 
     def _note_lost(self, reason: str) -> None:
-        if reason != self._trouble:
+        if reason != self._logged_reason:
             log.warning("the TAK server: %s", reason)
-        self._trouble = reason
+        self._logged_reason = reason
 
     # Events from the server.
 

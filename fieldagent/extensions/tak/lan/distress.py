@@ -41,7 +41,7 @@ class LanAlertReceiver:
         self._journal = journal
         self._intake = intake
         self._outboxes = outboxes
-        self._heard: OrderedDict[str, float] = OrderedDict()
+        self._last_alerts: OrderedDict[str, float] = OrderedDict()
         """Time of each phone's last alert, by its uid."""
 
     async def accept_alert(self, alert: PhoneAlert) -> str:
@@ -49,10 +49,10 @@ class LanAlertReceiver:
         handle = self._handle(alert)
         open_incident = incident.find_open_of_handheld(self._journal, handle)
         if alert.cancels:
-            self._heard.pop(alert.sender.uid, None)
+            self._last_alerts.pop(alert.sender.uid, None)
             return await self._cancel(alert, handle)
         now = self._journal.clock.now()
-        before = self._heard.get(alert.sender.uid)
+        before = self._last_alerts.get(alert.sender.uid)
         self._remember(alert.sender.uid, now)
         if open_incident is not None or (before is not None and now - before < SILENCE_S):
             return "repeated"
@@ -97,7 +97,7 @@ class LanAlertReceiver:
         return "tak:" if len(is_open) >= OPEN_MAX else handle
 
     def _remember(self, uid: str, now: float) -> None:
-        self._heard[uid] = now
-        self._heard.move_to_end(uid)
-        if len(self._heard) > REMEMBERED_MAX:
-            self._heard.popitem(last=False)
+        self._last_alerts[uid] = now
+        self._last_alerts.move_to_end(uid)
+        if len(self._last_alerts) > REMEMBERED_MAX:
+            self._last_alerts.popitem(last=False)

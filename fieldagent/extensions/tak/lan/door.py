@@ -79,7 +79,7 @@ class LanAdmission:
         bearer_bytes: int,
     ) -> None:
         self._settings = settings
-        self._own = outward.make_own_unit(settings.name)
+        self._own_unit = outward.make_own_unit(settings.name)
         self._journal = journal
         self._intake = intake
         self._outboxes = outboxes
@@ -132,7 +132,7 @@ class LanAdmission:
         """Return True and the addressee if the kit can reach the unit. The addressee None means
         everyone.
         """
-        if to.uid == self._own.uid:
+        if to.uid == self._own_unit.uid:
             return True, None
         if (user := outward.find_user(to.uid)) is not None:
             return True, user

@@ -101,14 +101,14 @@ class TakLan(PartService):
     ) -> None:
         assert settings.address is not None, "nobody makes one without it"
         self._address = settings.address
-        self._own = outward.make_own_unit(settings.name)
+        self._own_unit = outward.make_own_unit(settings.name)
         self._journal = journal
         self._door = door
         self._incidents = incidents
-        self._told: dict[str, SentPosition] = {}
+        self._sent_positions: dict[str, SentPosition] = {}
         self._alerts: dict[str, LanAlert] = {}
         """Active alerts by the uid of their unit."""
-        self._ended: dict[str, tuple[LanAlert, int]] = {}
+        self._ended_alerts: dict[str, tuple[LanAlert, int]] = {}
         """Ended alerts, with the number of times that the end of each alert was sent."""
         self._place = changes.get_newest(journal)
         self._last = 0
@@ -159,7 +159,7 @@ class TakLan(PartService):
             now = self._journal.clock.date(self._journal.clock.now())
             self._unsaid += self._list_arrived(now)
             own, others = await places.list_newest(self._journal, LOOKED_AT)
-            users = outward.list_users(self._own, own, others)
+            users = outward.list_users(self._own_unit, own, others)
             again = self._list_rings(users, now) + self._list_positions(users, now)
             while self._unsaid:
                 await self._send_events(send_socket, self._unsaid[0])
@@ -198,29 +198,29 @@ class TakLan(PartService):
     def _list_positions(self, users: list[outward.LanUser], now: float) -> list[CotEvent]:
         events: list[CotEvent] = []
         for user in users:
-            previous = self._told.get(user.unit.uid)
+            previous = self._sent_positions.get(user.unit.uid)
             moved = previous is not None and previous.user != user
             if previous is None or moved or now >= previous.at + RETRY_AFTER_S or now < previous.at:
                 events += outward.make_position_events(user, self._address, previous, now)
                 old = tak_map.is_old(user, now)
-                self._told[user.unit.uid] = SentPosition(user, now, old)
+                self._sent_positions[user.unit.uid] = SentPosition(user, now, old)
         return events
 
     def _list_rings(self, users: list[outward.LanUser], now: float) -> list[CotEvent]:
         ringing = {
-            each.unit.uid: each for each in outward.list_alerts(self._own, self._incidents())
+            each.unit.uid: each for each in outward.list_alerts(self._own_unit, self._incidents())
         }
         for uid, alert in self._alerts.items():
             if uid not in ringing:
-                self._ended[uid] = (alert, 0)
+                self._ended_alerts[uid] = (alert, 0)
         self._alerts = ringing
         events = [outward.make_alert(each, users, now, is_over=False) for each in ringing.values()]
-        for uid, (alert, times) in [*self._ended.items()]:
+        for uid, (alert, times) in [*self._ended_alerts.items()]:
             if uid in ringing or times == CANCELS:
-                del self._ended[uid]
+                del self._ended_alerts[uid]
             else:
                 events.append(outward.make_alert(alert, users, now, is_over=True))
-                self._ended[uid] = (alert, times + 1)
+                self._ended_alerts[uid] = (alert, times + 1)
         return events
 
     # Methods that receive.
@@ -266,7 +266,7 @@ class TakLan(PartService):
         if not is_question:
             log.warning("TAK: of %s: %s", outcome.to.callsign, outcome.why)
         if is_question or self._door.admit_reply(outcome.to.uid, now):
-            reply = GeoChat(self._own, outcome.to, str(uuid.uuid4()), f"[kit] {outcome.why}")
+            reply = GeoChat(self._own_unit, outcome.to, str(uuid.uuid4()), f"[kit] {outcome.why}")
             await self._send_events(
                 send_socket, tak.make_chat(reply, tak_map.make_date(self._journal.clock.date(now)))
             )

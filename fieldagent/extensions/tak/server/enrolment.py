@@ -72,9 +72,9 @@ class Enrolment:
     ) -> None:
         self._store = store
         self._workspace = workspace
-        self._by = authority
+        self._authority = authority
         self._clock = clock
-        self._refused = EventRate(clock)
+        self._refusal_rate = EventRate(clock)
 
     def make_routes(self) -> list[Route]:
         """Return the routes for enrolment, for callers with an invitation."""
@@ -99,7 +99,7 @@ class Enrolment:
         look = partial(invitations.find_invited, name=name, token=token, now=now)
         holder = await self._store.read(partial(look, workspace=self._workspace)) if name else None
         if holder is None:
-            if name and (count := self._refused.count_event()):
+            if name and (count := self._refusal_rate.count_event()):
                 log.warning("%d refused at tak-enroll-listen, the last as %.40r", count, name)
             raise Problem(
                 401,
@@ -136,11 +136,13 @@ class Enrolment:
         # The certificate becomes valid before the phone has it. A phone that misses the response
         # asks again.
         signed = await trio.to_thread.run_sync(
-            partial(authority.certify_phone, self._by, caller.holder.name, public, terms)
+            partial(authority.certify_phone, self._authority, caller.holder.name, public, terms)
         )
         if terms is new:
             log.info("a phone of %s has its certificate: %s", caller.holder.name, terms.serial)
-        return _make_answer(request.headers.get("accept", "*/*"), signed, self._by.certificate)
+        return _make_answer(
+            request.headers.get("accept", "*/*"), signed, self._authority.certificate
+        )
 
 
 def read_public_key(body: bytes) -> rsa.RSAPublicKey:

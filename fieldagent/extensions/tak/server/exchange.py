@@ -87,11 +87,11 @@ class Exchange:
         self._guests: dict[TakGuest, None] = {}
         self._phones: dict[str, tuple[str, int]] = {}
         """The uid and the member of each phone, by the phone's key. Absent phones are included."""
-        self._kept: OrderedDict[str, _StoredEvent] = OrderedDict()
+        self._stored_events: OrderedDict[str, _StoredEvent] = OrderedDict()
         self._kept_bytes = 0
-        self._said: deque[_ChatEvent] = deque(maxlen=CHATS_MAX)
+        self._chats: deque[_ChatEvent] = deque(maxlen=CHATS_MAX)
         self._number = 0
-        self._heard: OrderedDict[str, int] = OrderedDict()
+        self._last_heard: OrderedDict[str, int] = OrderedDict()
         self._now = 0.0
         self._dropped = EventRate(lambda: self._now)
         self._shared = EventRate(lambda: self._now)
@@ -129,11 +129,11 @@ class Exchange:
         """
         self._guests[guest] = None
         own, _ = self._phones.get(guest.key, ("", 0))
-        for uid, kept_event in [*self._kept.items()]:
+        for uid, kept_event in [*self._stored_events.items()]:
             if kept_event.until > now and uid != own:
                 self._send_to_phones(guest, kept_event.kind, kept_event.raw, kept_event.unit)
-        guest.heard = self._heard.get(guest.key, 0)
-        for event_said in self._said:
+        guest.heard = self._last_heard.get(guest.key, 0)
+        for event_said in self._chats:
             if event_said.until > now and event_said.number > guest.heard:
                 self._send_to_phones(guest, tak.CHAT, event_said.raw)
 
@@ -167,10 +167,10 @@ class Exchange:
             return
         del self._guests[guest]
         if guest.key:
-            self._heard[guest.key] = guest.heard
-            self._heard.move_to_end(guest.key)
-            if len(self._heard) > ABSENT_PHONES_MAX:
-                self._heard.popitem(last=False)
+            self._last_heard[guest.key] = guest.heard
+            self._last_heard.move_to_end(guest.key)
+            if len(self._last_heard) > ABSENT_PHONES_MAX:
+                self._last_heard.popitem(last=False)
 
     def read(self, guest: TakGuest, raw: bytes, now: float) -> CotEvent | None:
         """Decode an event of a phone. Return None if the event exceeds the rate limit or is
@@ -287,27 +287,29 @@ class Exchange:
         until = now + min((event.stale - event.time).total_seconds(), LASTS_MAX)
         if event.type == tak.CHAT:
             self._number += 1
-            self._said.append(_ChatEvent(self._number, raw, until))
+            self._chats.append(_ChatEvent(self._number, raw, until))
         elif event.type == tak.REMOVAL:
             self._forget(tak.read_removed(event))
         elif event.type == tak.CANCEL:
             self._forget(event.uid)
         elif event.type.startswith(_KEPT_TYPES):
             self._forget(event.uid)
-            self._kept[event.uid] = _StoredEvent(raw, unit, event.type, until)
+            self._stored_events[event.uid] = _StoredEvent(raw, unit, event.type, until)
             self._kept_bytes += len(raw)
             self._make_room(now)
 
     def _make_room(self, now: float) -> None:
-        if len(self._kept) <= KEPT_MAX and self._kept_bytes <= KEPT_BYTES_MAX:
+        if len(self._stored_events) <= KEPT_MAX and self._kept_bytes <= KEPT_BYTES_MAX:
             return
-        for uid in [uid for uid, kept_event in self._kept.items() if kept_event.until <= now]:
+        for uid in [
+            uid for uid, kept_event in self._stored_events.items() if kept_event.until <= now
+        ]:
             self._forget(uid)
-        while len(self._kept) > KEPT_MAX or self._kept_bytes > KEPT_BYTES_MAX:
-            self._forget(next(iter(self._kept)))
+        while len(self._stored_events) > KEPT_MAX or self._kept_bytes > KEPT_BYTES_MAX:
+            self._forget(next(iter(self._stored_events)))
 
     def _forget(self, uid: str) -> None:
-        forgotten = self._kept.pop(uid, None)
+        forgotten = self._stored_events.pop(uid, None)
         if forgotten is not None:
             self._kept_bytes -= len(forgotten.raw)
 

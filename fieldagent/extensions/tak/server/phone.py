@@ -96,9 +96,9 @@ class _Phone:
         self._holder = holder
         self._outbox = PhoneOutbox()
         self.guest = TakGuest(holder.member, self._send, serial)
-        self._told = ""
+        self._logged_reason = ""
         """Last logged reason for refusing an event of the phone."""
-        self._begins = True
+        self._is_new = True
         """True until the phone has sent its first bytes."""
         self._sent = 0
         """Number of the last message to everyone that was sent to the phone."""
@@ -125,9 +125,9 @@ class _Phone:
         """Receive and process the phone's events until the phone disconnects."""
         splitter = EventSplitter()
         while data := await self._stream.receive_some(RECEIVE_MAX):
-            if self._begins and bytes(data[:1]) == PROTOBUF:
+            if self._is_new and bytes(data[:1]) == PROTOBUF:
                 self._note_protobuf()
-            self._begins = False
+            self._is_new = False
             # A phone that sends data is alive and has received what was sent to it.
             self.guest.heard = max(self.guest.heard, self._sent)
             too_long = splitter.too_long
@@ -200,6 +200,6 @@ class _Phone:
         self._outbox.add_event(encode(tak.make_chat(chat, now)))
 
     def _log_refusal(self, reason: str) -> None:
-        if reason and reason != self._told:
+        if reason and reason != self._logged_reason:
             log.warning("the phone of %s is not accepted: %s", self._holder.name, reason)
-            self._told = reason
+            self._logged_reason = reason

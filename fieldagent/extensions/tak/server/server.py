@@ -183,11 +183,11 @@ class _Phones:
         self._server = server
         self._authority: Authority | None = None
         self._context: ssl.SSLContext | None = None
-        self._made = 0.0
+        self._context_made_at = 0.0
         self._inside = 0
         self.unproved = UnauthenticatedLimit(STRANGERS_MAX, HANDSHAKE_MAX)
         self._scopes: dict[str, trio.CancelScope] = {}
-        self._refused = EventRate(host.clock)
+        self._refusal_rate = EventRate(host.clock)
 
     async def prepare(self) -> Authority:
         """Load the certificate authority, and create this server's certificate."""
@@ -201,11 +201,11 @@ class _Phones:
 
     async def _get_current_context(self) -> ssl.SSLContext:
         now = self._host.clock()
-        if self._context is None or abs(now - self._made) > RENEW_AFTER_S:
+        if self._context is None or abs(now - self._context_made_at) > RENEW_AFTER_S:
             assert self._authority is not None, "it is made before anybody comes"
             make_context = partial(authority.make_context, self._authority, self._server.name, now)
             self._context = await trio.to_thread.run_sync(make_context)
-            self._made = now
+            self._context_made_at = now
         return self._context
 
     async def end_invalid(self) -> NoReturn:
@@ -297,7 +297,7 @@ class _Phones:
         return stream
 
     def _note_refused(self, reason: str) -> None:
-        if count := self._refused.count_event():
+        if count := self._refusal_rate.count_event():
             log.warning("%d connections refused at tak-listen, the last: %s", count, reason)
 
 
