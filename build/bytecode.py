@@ -58,13 +58,13 @@ SELDOM = (
     *("fieldagent/agent/journal/carry_over.py", "fieldagent/agent/journal/repair.py"),
     "fieldagent/system/as_owner.py",
     *("fieldagent/extensions/rescue/", "fieldagent/hub/administration/export.py"),
-    *("fieldagent/hub/store/postgres", "idna/uts46data.py"),
+    "fieldagent/hub/store/postgres",
     "fieldagent/http/openapi.py",
 )
 """Modules that a running agent or hub does not load: commands, root's work on a kit, the simulator,
 the rescue of damaged journals, the descriptions of the APIs. Also code only for a hub with
-PostgreSQL, passkeys, web push or TAK phones, which all need native libraries, and a table for host
-names that are not ASCII. They are compiled from source on demand."""
+PostgreSQL, passkeys, web push or TAK phones, which all need native libraries. They are compiled
+from source on demand."""
 FROM_SOURCE = b"""\
 import sys
 place, _, name = __file__.rpartition(sys.implementation.cache_tag + "/")

@@ -99,21 +99,15 @@ def assemble(settings: Settings, journal: Journal, emit: Callable[[str], None]) 
     channels = _get_channels(settings)
     queues = {channel: make_channel_queue(journal, channel) for channel in channels}
     links = {each: _make_link(settings, journal, each, events.set_changed) for each in channels}
-    station_settings = _make_station_settings(settings, channels)
-    piggyback = (
-        None
-        if station_settings is None
-        else _make_piggyback(station_settings, journal, links, journal.clock.now)
-    )
+    own = _make_station_settings(settings, channels)
+    piggyback = None if own is None else _make_piggyback(own, journal, links, journal.clock.now)
     endings = Endings(
         journal,
         queues,
         clock=journal.clock.now,
         fan_out=settings.fan_out,
         ends_when_heard=settings.fan_out_until == "heard",
-        neighbours=piggyback
-        if station_settings is not None and station_settings.relays_over
-        else None,
+        neighbours=piggyback if own is not None and own.relays_over else None,
     )
     resumed = trio.Event()
     intake = Intake(
@@ -124,7 +118,7 @@ def assemble(settings: Settings, journal: Journal, emit: Callable[[str], None]) 
         head_start=settings.fan_out_head_start,
         resume_event=resumed,
     )
-    carrier = _make_carrier(station_settings, intake, journal.clock)
+    carrier = _make_carrier(own, intake, journal.clock)
     outboxes: dict[Channel, ChannelOutbox] = {}
     receptions: dict[Channel, Reception] = {}
     for channel in channels - {Channel.RADIO}:
@@ -133,21 +127,12 @@ def assemble(settings: Settings, journal: Journal, emit: Callable[[str], None]) 
             journal, inbox, endings, queues[channel], links[channel], **options
         )
     station = None
-    if station_settings is not None and piggyback is not None:
+    if own is not None and piggyback is not None:
         from fieldagent.agent.mesh.station import set_up
 
-        radio = Channel.RADIO
-        station = set_up(
-            station_settings,
-            journal,
-            inbox,
-            intake,
-            endings,
-            piggyback,
-            queues[radio],
-            links[radio],
-        )
-        outboxes[radio], receptions[radio] = station.outbox, station.reception
+        queue, link = queues[Channel.RADIO], links[Channel.RADIO]
+        station = set_up(own, journal, inbox, intake, endings, piggyback, queue, link)
+        outboxes[Channel.RADIO], receptions[Channel.RADIO] = station.outbox, station.reception
     resume = Resume(journal, queues, intake, endings, resumed)
     resume.begin()
     cancellation = Cancellation(journal, queues, endings, resumed)

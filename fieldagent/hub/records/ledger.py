@@ -114,23 +114,23 @@ class ItemIds(NamedTuple):
 
 def enter(db: Db, posting: Posting, *, now: float, grace: float) -> ItemIds:
     """Enter one item. An item from an agent also goes to webhooks."""
-    (entered_item,) = enter_all(db, [posting], now=now, grace=grace)
+    (entered,) = enter_all(db, [posting], now=now, grace=grace)
     source = posting.source
     if source is None:
-        return entered_item
+        return entered
     raised_incident, escalates = None, False
     if posting.sos:
         number = source.sequence - posting.back
         joined = sos.join_incident(
-            db, posting.workspace, source.station, number, entered_item.item, posting.time, now
+            db, posting.workspace, source.station, number, entered.item, posting.time, now
         )
         raised_incident, escalates = joined.id if joined.rings else None, joined.escalates
     elif isinstance(posting.item, IncidentUpdate):
         _record_incident_update(db, posting.item, posting, now)
-    _deliver_to_webhooks(db, [posting], [entered_item.item], now, escalates=escalates)
+    _deliver_to_webhooks(db, [posting], [entered.item], now, escalates=escalates)
     if raised_incident is not None:
         alarm.queue_first_messages(db, raised_incident, now)
-    return entered_item
+    return entered
 
 
 def _record_incident_update(db: Db, word: IncidentUpdate, posting: Posting, now: float) -> None:
@@ -143,21 +143,18 @@ def _record_incident_update(db: Db, word: IncidentUpdate, posting: Posting, now:
     if word.state is IncidentState.CALLED_OFF and incident.device == posting.source.station:
         sos.record_call_off(db, incident, posting.sender, now, is_proved=is_proved)
     elif word.state is IncidentState.SEEN:
-        update_text = " ".join(
-            filter(None, [word.by, word.text, "" if is_proved else "(unauthenticated)"])
-        )
-        sos.record_event(
-            db, incident.id, "seen at a kit", now, member=posting.sender, detail=update_text
-        )
+        mark = "" if is_proved else "(unauthenticated)"
+        text = " ".join(filter(None, [word.by, word.text, mark]))
+        sos.record_event(db, incident.id, "seen at a kit", now, member=posting.sender, detail=text)
 
 
 def enter_from_kits(
     db: Db, postings: Sequence[Posting], *, now: float, grace: float
 ) -> list[ItemIds]:
     """Enter items that agents sent and that do not belong to an SOS, for devices and webhooks."""
-    entered_items = enter_all(db, postings, now=now, grace=grace)
-    _deliver_to_webhooks(db, postings, [each.item for each in entered_items], now, escalates=False)
-    return entered_items
+    entered = enter_all(db, postings, now=now, grace=grace)
+    _deliver_to_webhooks(db, postings, [each.item for each in entered], now, escalates=False)
+    return entered
 
 
 def enter_all(db: Db, postings: Sequence[Posting], *, now: float, grace: float) -> list[ItemIds]:
@@ -172,24 +169,24 @@ def enter_all(db: Db, postings: Sequence[Posting], *, now: float, grace: float) 
         (posting, None if posting.source is None else posting.source.station)
         for posting in postings
     ]
-    entered_items, with_exceptions = _store_all(db, rows, now)
-    pairs = list(zip(postings, entered_items, strict=True))
+    entered, with_exceptions = _store_all(db, rows, now)
+    pairs = list(zip(postings, entered, strict=True))
     for spread in DeliverySpread:
         pairs_of_spread = [pair for pair in pairs if _spread_of(pair[0]) is spread]
         _deliver_to_devices(db, pairs_of_spread, now, grace, spread, with_exceptions)
-    _collapse(db, postings, entered_items, now)
-    return entered_items
+    _collapse(db, postings, entered, now)
+    return entered
 
 
 def enter_unnumbered(db: Db, posting: Posting, device: int, now: float, *, free: str) -> int:
     """Enter an item from a device that does not number its items, and return the item's id. The
     item goes to webhooks and, over free bearers only, to kits. People see the reason `free`.
     """
-    entered_items = _store(db, [(posting, device)], now)
-    item = entered_items[0].item
-    _deliver_to_devices(db, [(posting, entered_items[0])], now, 0.0)
+    entered = _store(db, [(posting, device)], now)
+    item = entered[0].item
+    _deliver_to_devices(db, [(posting, entered[0])], now, 0.0)
     restrict_to_free(db, item, free)
-    _collapse(db, [posting], entered_items, now)
+    _collapse(db, [posting], entered, now)
     _deliver_to_webhooks(db, [posting], [item], now, escalates=False)
     return item
 
@@ -200,10 +197,10 @@ def raise_alarm(
     """Raise an incident about a device, send it to webhooks, and return its number. If `free` is
     not empty, kits also get the item, over free bearers only. People see the reason `free`.
     """
-    entered_items = _store(db, [(posting, device)], now)
-    item = entered_items[0].item
+    entered = _store(db, [(posting, device)], now)
+    item = entered[0].item
     if free:
-        _deliver_to_devices(db, [(posting, entered_items[0])], now, 0.0)
+        _deliver_to_devices(db, [(posting, entered[0])], now, 0.0)
         restrict_to_free(db, item, free)
     _deliver_to_webhooks(db, [posting], [item], now, escalates=True)
     raised_incident = sos.raise_incident(db, posting.workspace, device, item, now, kind=kind)
@@ -242,8 +239,8 @@ def enter_again(db: Db, posting: Posting, *, at: float, now: float, is_closed: b
     db.execute("UPDATE item SET restored = ? WHERE id = ?", now, item)
     if source is None:
         return item
-    entered_items = [(posting, ItemIds(item, request_id))]
-    _deliver_to_devices(db, entered_items, now, 0.0, _spread_of(posting), with_exceptions)
+    entered = [(posting, ItemIds(item, request_id))]
+    _deliver_to_devices(db, entered, now, 0.0, _spread_of(posting), with_exceptions)
     restrict_to_free(db, item, CAME_BACK)
     if posting.sos:
         kit, number = source.station, source.sequence - posting.back
@@ -260,10 +257,7 @@ def enter_again(db: Db, posting: Posting, *, at: float, now: float, is_closed: b
 
 def record_earlier_delivery(db: Db, item: int, device: int, sequence: int, at: float) -> None:
     """Record that a device had an item under that number before the database was restored."""
-    known_delivery = db.execute(
-        "SELECT 1 FROM delivery WHERE device = ? AND sequence = ?", device, sequence
-    )
-    if known_delivery:
+    if db.execute("SELECT 1 FROM delivery WHERE device = ? AND sequence = ?", device, sequence):
         # The number has been used for another item since the restore: take the next free number.
         sql = "UPDATE device SET next_sequence = next_sequence + 1 WHERE id = ?"
         ((next_number,),) = db.execute(f"{sql} RETURNING next_sequence", device)
@@ -371,10 +365,8 @@ def _store_all(
     ]
     numbers = {request: item for item, request in insert(db, "item", _ITEM, rows, "id, request_id")}
     db.announce(sos.EVENTS)
-    entered_items = [ItemIds(numbers[row[0]], row[0]) for row in rows]
-    items = {
-        id(posting): each.item for (posting, _), each in zip(postings, entered_items, strict=True)
-    }
+    entered = [ItemIds(numbers[row[0]], row[0]) for row in rows]
+    items = {id(posting): each.item for (posting, _), each in zip(postings, entered, strict=True)}
     newest.store_positions(
         db,
         {
@@ -382,7 +374,7 @@ def _store_all(
             for (track, own), place in zip(tracks.items(), places_in_track, strict=True)
         },
     )
-    return entered_items, with_exceptions
+    return entered, with_exceptions
 
 
 def _get_newest(
@@ -664,7 +656,7 @@ def _confirm(db: Db, pairs: Sequence[tuple[int, int]], bearer: Bearer, now: floa
     }
     owed_receipts = []
     senders, wanted = set(), set()
-    for item, confirming_device in sorted(confirmed):
+    for item, device in sorted(confirmed):
         sender, source, sequence, is_urgent, incident, body, is_first, is_wanted = sent[item]
         if is_wanted:
             wanted.add(item)
@@ -673,14 +665,12 @@ def _confirm(db: Db, pairs: Sequence[tuple[int, int]], bearer: Bearer, now: floa
             # The hub does not pay for the receipt of a restored item, because its kit may have got
             # the receipt before.
             worth = int(is_urgent and is_first)
-            owed_receipts.append(
-                (sender, sequence, members[confirming_device], now, worth, "waiting", digest)
-            )
+            owed_receipts.append((sender, sequence, members[device], now, worth, "waiting", digest))
             senders.add(sender)
             if is_urgent:
-                sos.record_item_stored(db, item, members[confirming_device], now)
+                sos.record_item_stored(db, item, members[device], now)
         elif incident is not None and source is None:
-            sos.record_text_received(db, item, members[confirming_device], now)
+            sos.record_text_received(db, item, members[device], now)
     insert(db, "receipt", RECEIPT, owed_receipts)
     if wanted:
         _queue_step_posts(db, sorted(wanted))
