@@ -149,6 +149,8 @@ class Transmission:
     settled."""
     part: bool = False
     """True if the transmission contains a fragment."""
+    is_sos_of_others: bool = False
+    """True if the kit's own people did not raise the SOS in the transmission."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,8 +28,8 @@ class DayBudget:
         self._paid_on: BudgetDay | None = None
         """Day of the last booking. An undone booking returns the cost to this day's budget."""
 
-    def compute_remaining(self, *, urgent: bool = False) -> int | None:
-        return self._budget.compute_remaining(urgent=urgent)
+    def compute_remaining(self, *, urgent: bool = False, is_halved: bool = False) -> int | None:
+        return self._budget.compute_remaining(urgent=urgent, is_halved=is_halved)
 
     def compute_spent(self) -> int:
         return self._budget.get_spent().credits

@@ -148,8 +148,8 @@ class ChannelOutbox:
         first = self._queue.find_foremost(now)
         is_urgent = first is not None and self._queue.is_urgent(first)
         ordinary = self.budget.compute_affordable(capacity)
+        others = first is not None and self._queue.is_sos_of_others(first)
         if first is None or not _is_first(self._journal, self._queue, first):
-            others = first is not None and self._queue.is_sos_of_others(first)
             capacity = (
                 self.budget.compute_affordable(capacity, urgent=True, is_halved=others)
                 if is_urgent
@@ -169,7 +169,7 @@ class ChannelOutbox:
         is_urgent = is_urgent or packed.urgent
         part = any(segment.count > 1 for segment in packed.segments)
         return Transmission(
-            number, packed.body, is_urgent, packed.attempts, answerable, packed.more, part
+            number, packed.body, is_urgent, packed.attempts, answerable, packed.more, part, others
         )
 
     def get_unsettled(self) -> Intent | None:

@@ -61,7 +61,7 @@ class OneToSend:
 
     # Methods of a budget.
 
-    def compute_remaining(self, *, urgent: bool = False) -> int | None:
+    def compute_remaining(self, **_: bool) -> int | None:
         return None
 
     def compute_spent(self) -> int:

@@ -32,6 +32,7 @@ from fieldagent.agent.channels.contract import (
     LinkState,
     MessageLimits,
     Reception,
+    Transmission,
 )
 from fieldagent.agent.channels.ip_turn import IpTurn
 from fieldagent.agent.channels.reopening import forbid_healing, run_and_reopen
@@ -76,13 +77,19 @@ AGAIN_MAX = 3_600.0
 missing answer."""
 DAY_OVER_S = 3_600.0
 """Seconds after which the carrier checks again whether a limit still applies."""
+URGENT_DAY_OVER_S = 60.0
+"""The same for an SOS. It is short, because the SOS waits for this time even if the IP link
+returns."""
 
 
 class SmsBudget(Protocol):
     """Daily limit on the number of SMS."""
 
-    def compute_remaining(self, *, urgent: bool = False) -> int | None:
-        """Return the number of SMS that may still be sent today, or None if there is no limit."""
+    def compute_remaining(self, *, urgent: bool = False, is_halved: bool = False) -> int | None:
+        """Return the number of SMS that may still be sent today, or None if there is no limit.
+
+        If `urgent`, the result includes the reserve. If `is_halved`, half of the reserve is kept.
+        """
 
     def compute_spent(self) -> int:
         """Return the number of SMS sent today."""
@@ -207,8 +214,16 @@ class SmsCarrier:
         starts_at = turn.since + (min(URGENT_AFTER, after) if urgent else after)
         return max(starts_at, self._rest.compute_end(urgent=urgent))
 
-    def _is_affordable(self, *, urgent: bool) -> bool:
-        return self._seat.budget.compute_remaining(urgent=urgent) != 0
+    def _is_affordable(self, *, urgent: bool, is_halved: bool = False) -> bool:
+        return self._seat.budget.compute_remaining(urgent=urgent, is_halved=is_halved) != 0
+
+    def _can_pay(self, transmission: Transmission) -> bool:
+        """Return True if today's budget allows another SMS for the transmission. An SOS of others
+        leaves half of the reserve to the kit's own people, because any person with a radio can
+        send such an SOS.
+        """
+        others = transmission.is_sos_of_others
+        return self._is_affordable(urgent=transmission.urgent, is_halved=others)
 
     # Methods that use an opened modem.
 
@@ -265,12 +280,14 @@ class SmsCarrier:
         transmission = self._outbox.load(ENVELOPE_BYTES) if self._has_turn else None
         if transmission is None:
             return False
-        if transmission.urgent and transmission.attempts and not self._is_affordable(urgent=True):
+        # The first SMS of an SOS of the kit's own people is always sent.
+        is_limited = transmission.attempts > 0 or transmission.is_sos_of_others
+        if transmission.urgent and is_limited and not self._can_pay(transmission):
             await self._outbox.settle(
                 transmission,
                 Outcome.NOT_SENT,
                 reason=self._describe_spent_day(),
-                retry_after=DAY_OVER_S,
+                retry_after=URGENT_DAY_OVER_S,
             )
             return True
         acknowledgements = self._remove_fitting_acks(transmission.body)
@@ -352,8 +369,9 @@ class SmsCarrier:
             reason = f"no answer of the hub to {outgoing.copies} SMS"
             rest = 0.0 if outgoing.urgent else self._answer_within(outgoing)
             await self._release(tag, reason, rest)
-        elif not self._is_affordable(urgent=outgoing.urgent):
-            await self._release(tag, self._describe_spent_day(), DAY_OVER_S)
+        elif not self._can_pay(outgoing.transmission):
+            rest = URGENT_DAY_OVER_S if outgoing.urgent else DAY_OVER_S
+            await self._release(tag, self._describe_spent_day(), rest)
         elif trio.current_time() < self._rest.compute_end(urgent=outgoing.urgent):
             outgoing.due = self._rest.compute_end(urgent=outgoing.urgent)
         else:
