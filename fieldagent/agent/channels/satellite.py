@@ -439,7 +439,11 @@ class SatelliteDriver:
         rang, self.modem.has_rung = self.modem.has_rung, False
         try:
             is_urgent = transmission is not None and transmission.urgent
-            result = await self.modem.hold_session(answers_ring=rang, urgent=is_urgent)
+            result = await self.modem.hold_session(
+                answers_ring=rang,
+                urgent=is_urgent,
+                wait_for_sos=partial(self.outbox.wait_until_ready, urgent=True),
+            )
         except BaseException:
             self.modem.has_rung = self.modem.has_rung or rang
             raise

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import field
 from typing import NoReturn
@@ -28,6 +28,8 @@ SOS_SESSION_TIME = 50
 """Seconds after which the modem ends a session with an SOS, so that a lost reply delays the SOS by
 less than a minute. A session takes 11 to 62 seconds."""
 SOS_SESSION_MAX_S = SOS_SESSION_TIME + 5.0
+SESSION_TIME_MAX_S = MODEM_SESSION_TIMEOUT_S + 2.0
+"""Longest time in seconds that a session takes at the modem."""
 WRITE_MAX, SLOWEST = 2.0, 120.0
 """Longest time in seconds for the reply to +SBDWB after the payload has left, and the lowest speed
 in bytes per second."""
@@ -273,8 +275,11 @@ class Modem:
         while self.service is False:
             await self.news.wait()
 
-    async def hold_session(self, *, answers_ring: bool, urgent: bool) -> sbd.SessionResult:
-        """Hold one session with the gateway. If `urgent`, its time limit is shorter. Raises
+    async def hold_session(
+        self, *, answers_ring: bool, urgent: bool, wait_for_sos: Callable[[], Awaitable[None]]
+    ) -> sbd.SessionResult:
+        """Hold one session with the gateway. If `urgent`, its time limit is shorter. If
+        `wait_for_sos` returns during another session, that limit applies to the rest of it. Raises
         RemoteProtocolError if the modem's reply is damaged.
         """
         limit = await self.ask(
@@ -283,12 +288,44 @@ class Modem:
         # If the modem does not know the command for the time limit, a session may take the full
         # time.
         seconds = SOS_SESSION_MAX_S if urgent and limit.ok else HOST_SESSION_TIMEOUT_S
+        if urgent or not limit.ok:
+            wait_for_sos = trio.sleep_forever
         reply = None
         if answers_ring:
-            reply = await self.ask(sbd.SESSION_ANSWERING_RING, seconds)
+            reply = await self._ask_session(sbd.SESSION_ANSWERING_RING, seconds, wait_for_sos)
         if reply is None or not reply.ok:
-            reply = await self.ask(sbd.SESSION, seconds)
+            reply = await self._ask_session(sbd.SESSION, seconds, wait_for_sos)
         return sbd.parse_session(reply)
+
+    async def _ask_session(
+        self, command: str, seconds: float, wait_for_sos: Callable[[], Awaitable[None]]
+    ) -> sbd.ModemReply:
+        """Hold a session. If `wait_for_sos` returns, the SOS waits at most SOS_SESSION_MAX_S for
+        the reply, and not after the modem has ended the session by itself.
+        """
+        ends = trio.current_time() + SESSION_TIME_MAX_S
+        reply: sbd.ModemReply | None = None
+        failure: Exception | None = None
+        with trio.CancelScope() as limit:
+            async with trio.open_nursery() as nursery:
+
+                async def shorten() -> None:
+                    await wait_for_sos()
+                    limit.deadline = min(trio.current_time() + SOS_SESSION_MAX_S, ends)
+
+                nursery.start_soon(shorten)
+                # The nursery would put the error into a group.
+                try:
+                    reply = await self.ask(command, seconds)
+                except Exception as error:
+                    failure = error
+                nursery.cancel_scope.cancel()
+        if failure is not None:
+            raise failure
+        if reply is None:
+            self._abandon_command()
+            raise ModemSilent(f"{command} was not answered, and an SOS waits")
+        return reply
 
     async def clear(self, command: str) -> bool:
         """Clear the MO or the MT buffer with `command`. Return True if the modem confirms this.

@@ -291,6 +291,30 @@ async def test_session_without_reply_delays_sos_less_than_minute(
         assert (sky.gateway.sessions, sky.contents) == (1, ["hello"])
 
 
+@pytest.mark.parametrize("delivered", [True, False])
+@pytest.mark.parametrize("fault", ["", "reply lost", "brown-out"])
+@pytest.mark.parametrize(("seconds", "after"), [(5, 0), (5, 4), (5, 20), (58, 0), (58, 20)])
+async def test_ordinary_session_without_reply_delays_sos_less_than_minute(
+    tmp_path: Path, clock: Any, seconds: float, after: float, fault: str, delivered: bool
+) -> None:
+    """The SOS is raised during a session of `seconds`, `after` seconds after its start."""
+    async with field_kit(tmp_path) as (sky, k):
+        sky.port.latency = seconds
+        if fault == "reply lost":
+            sky.modem.faults.lose_replies = 1
+        if not delivered:
+            sky.modem.faults.statuses.append(PlannedStatus(32, delivered=False, counted=False))
+        await k.post(message={"content": "ordinary"})
+        await until(lambda: sky.modem.session)
+        await trio.sleep(after)
+        id_ = await k.post(message={"content": "help"}, priority=100)
+        if fault == "brown-out":
+            sky.modem.start_brown_out()
+        sky.port.latency = 5.0
+        assert await outcome(k, id_, 60 + 2 * sky.latency) is Status.DELIVERED
+        assert sky.contents.count("help") == 1 and sky.contents.count("ordinary") <= 1
+
+
 @pytest.mark.parametrize("reached", [True, False])
 async def test_package_is_sent_once_despite_power_cut_during_session(
     tmp_path: Path, clock: Any, reached: bool
