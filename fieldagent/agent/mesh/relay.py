@@ -34,6 +34,7 @@ from fieldagent.package.writing import drop_invalid_members, get_kind, make_cano
 from fieldagent.system.elapsed_time import ElapsedTime
 from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.rate import EventRate
+from fieldagent.system.wording import format_count
 from fieldagent.wire.credit import compute_credits
 from fieldagent.wire.envelope import Entry, compute_fingerprint, encode
 
@@ -78,6 +79,7 @@ class Relay:
         self.waiting: dict[tuple[int, int], _UnpaidItem] = {}
         """Items that cost more than today's remaining credits for others, by station and number."""
         self._over_budget = EventRate(clock.now)
+        self._dropped = {urgent: EventRate(clock.now) for urgent in (False, True)}
         self._promised: OrderedDict[int, tuple[int, BudgetDay]] = OrderedDict()
         """Credits that were booked for a Package of others, and the day, by the Package's sequence.
         The entries are kept only in memory, so after a restart the credits stay booked."""
@@ -115,7 +117,15 @@ class Relay:
         self.waiting[station, entry.sequence] = _UnpaidItem(entry, _compute_cost(entry))
         while len(self.waiting) > WAITING_ITEMS_MAX:
             # Drop the oldest item that is not an SOS. Drop an SOS only if there is no other item.
-            del self.waiting[min(self.waiting, key=lambda key: _is_urgent(self.waiting[key].entry))]
+            oldest = min(self.waiting, key=lambda key: _is_urgent(self.waiting[key].entry))
+            dropped = self.waiting.pop(oldest).entry
+            if count := self._dropped[_is_urgent(dropped)].count_event():
+                log.warning(
+                    "dropped %s of neighbours for the hub%s, because %d others wait for credits",
+                    format_count(count, "item"),
+                    " that belong to an SOS" if _is_urgent(dropped) else "",
+                    WAITING_ITEMS_MAX,
+                )
         if self._over_budget.count_event():
             log.warning("%s", self.find_notice())
 

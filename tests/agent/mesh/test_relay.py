@@ -12,7 +12,7 @@ import pytest
 from fieldagent.agent.journal import history, outbound
 from fieldagent.agent.journal.journal import Journal, Operation
 from fieldagent.agent.journal.records import EndedDelivery, StoredPackage
-from fieldagent.agent.mesh.relay import Relay
+from fieldagent.agent.mesh.relay import WAITING_ITEMS_MAX, Relay
 from fieldagent.agent.outbound import others_sos
 from fieldagent.package.delivery import ChannelDelivery
 from fieldagent.package.package import (
@@ -137,3 +137,24 @@ async def test_sos_is_relayed_without_credits_for_ordinary_items(
         accepted = await journal.commit(lambda db: relay.store(db, 5, entry, journal.clock.now()))
         assert (accepted is not None) == is_sos
     journal.close()
+
+
+@pytest.mark.parametrize("is_sos", [False, True])
+async def test_item_that_does_not_fit_into_memory_is_logged(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, is_sos: bool
+) -> None:
+    journal = Journal(tmp_path / "journal.sqlite3")
+    limits = {"credits_per_day": 0, "time_to_live": 3600.0, "clock": journal.clock}
+    relay = Relay({Channel.SATELLITE}, **limits)  # type: ignore[arg-type]
+    async with running(journal):
+        await journal.persist(others_sos.spend(OTHERS, journal.clock.now(), journal.clock))
+        for number in range(1, WAITING_ITEMS_MAX + 2):
+            entry = Entry(number, Message("help"), AT_S, sos=is_sos or number == 1)
+            await journal.commit(
+                lambda db, entry=entry: relay.store(db, 5, entry, journal.clock.now())  # type: ignore[misc]
+            )
+    journal.close()
+    assert len(relay.waiting) == WAITING_ITEMS_MAX
+    assert ((5, 1) in relay.waiting) == (not is_sos), "an SOS is dropped last"
+    assert "dropped 1 item of neighbours for the hub" in caplog.text
+    assert ("that belong to an SOS" in caplog.text) == is_sos
