@@ -20,8 +20,8 @@ HERE = Path(__file__).parent
 BOTH = {
     HERE / f"test_{name}.py"
     for name in (
-        *("alarm", "claims", "exchange", "kit_items", "lease", "mt_copies", "outage", "parcels"),
-        *("postgres", "rebuilding", "repeats", "rollback", "store"),
+        *("alarm", "claims", "exchange", "kit_items", "large_ids", "lease", "mt_copies", "outage"),
+        *("parcels", "postgres", "rebuilding", "repeats", "rollback", "store"),
     )
 }
 """Files whose PostgreSQL half runs in each `tests/run`."""
