@@ -74,17 +74,18 @@ def read_degrees(text: str, side_letters: str) -> float:
         side, plain = _SIGN_BY_SIDE[plain[-1]], plain[:-1].strip()
     if match := re.fullmatch(_DECIMAL, plain, re.ASCII):
         sign, degrees = match.groups()
-        return side * _apply_sign(sign, _parse_decimal(degrees))
+        return side * _apply_sign(sign, parse_decimal(degrees))
     if match := re.fullmatch(_DEGREES_MINUTES_SECONDS, plain, re.ASCII):
         sign, whole, minutes, seconds = match.groups()
-        parts = [_parse_decimal(minutes), _parse_decimal(seconds or "0")]
+        parts = [parse_decimal(minutes), parse_decimal(seconds or "0")]
         if max(parts) >= 60 or (seconds is not None and not parts[0].is_integer()):
             raise NoCoordinate
         return side * _apply_sign(sign, int(whole) + parts[0] / 60 + parts[1] / 3600)
     raise NoCoordinate
 
 
-def _parse_decimal(text: str) -> float:
+def parse_decimal(text: str) -> float:
+    """Return the number in a text with a decimal point or comma. Raises ValueError."""
     return float(text.replace(",", "."))
 
 

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from fieldagent.http.message import Request
 from fieldagent.http.problem import Problem
 from fieldagent.hub.field.trackers import TrackerReport
-from fieldagent.package.coordinates import is_zero_position
+from fieldagent.package.coordinates import is_zero_position, parse_decimal
 from fieldagent.package.reading import ITEMS, WrongValue
 from fieldagent.package.strict_json import NotJson, load_document
 from fieldagent.system.lazy_named_tuple import NamedTuple
@@ -56,7 +56,7 @@ def parse_number(value: Any, name: str) -> float | None:
     if value is None or value == "":
         return None
     try:
-        number = float(value.replace(",", ".") if isinstance(value, str) else value)
+        number = parse_decimal(value) if isinstance(value, str) else float(value)
     except (TypeError, ValueError, OverflowError):
         number = float("nan")
     if isinstance(value, bool) or not isfinite(number):
