@@ -17,6 +17,9 @@ HOUR = 3600.0
 _MINUTE = 60.0
 URGENT_SHARE = 2.0
 """An SOS may use the allowed share multiplied by this factor."""
+OTHERS_SHARE = 1.5
+"""The same for an SOS that the kit's own people did not raise, because any person with a radio can
+send such an SOS."""
 UNSAVED_SHARE_MAX = 0.05
 """Share of the hour's allowance that may be used before the use is stored. It limits the writes to
 twenty an hour. At the start, this share counts as used, because the last use may not have been
@@ -104,6 +107,10 @@ class AirTime:
         ):
             log.warning("an SOS takes more air-time than this hour has: %s", self.describe_usage())
         return spent <= self._get_allowance() * times
+
+    def has_time_for_others(self) -> bool:
+        """Return True if an SOS of others may still exceed the limit for other packets."""
+        return not self.is_limited() or self.compute_used() < self._get_allowance() * OTHERS_SHARE
 
     def record_use(self, seconds: float) -> None:
         """Record that the radio was on the air for `seconds`. A negative number cancels an earlier

@@ -198,10 +198,13 @@ class RadioDriver:
         """Pass a transmission to the radio, and return the radio's report on it. Raises
         RadioLost.
         """
+        urgent = transmission.urgent
+        if transmission.is_sos_of_others and not self.link.air_time.has_time_for_others():
+            urgent = False
         with trio.move_on_after(TRANSMIT_MAX) as limit:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._end_wait_for_sos, transmission, limit)
-                result = await self.air.transmit(transmission.body, urgent=transmission.urgent)
+                result = await self.air.transmit(transmission.body, urgent=urgent)
                 nursery.cancel_scope.cancel()
         if not limit.cancelled_caught:
             self.pace.packets_without_result = 0

@@ -167,6 +167,7 @@ class ChannelOutbox:
             self.packing.acks.expect(number, packed.segments)
         answerable = bool(packed.segments)
         is_urgent = is_urgent or packed.urgent
+        others = others if packed.segments else packed.is_of_others
         part = any(segment.count > 1 for segment in packed.segments)
         return Transmission(
             number, packed.body, is_urgent, packed.attempts, answerable, packed.more, part, others

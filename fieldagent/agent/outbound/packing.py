@@ -140,6 +140,8 @@ class PackedTransmission:
     """True if another fragment of the same Package may follow at once."""
     urgent: bool = False
     """True if the content is a repeated SOS."""
+    is_of_others: bool = False
+    """True if the content is repeated for another station."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -347,7 +349,13 @@ class Packing:
             draft = self._make_draft(repeat.origin)
             body = draft.encode_with(*entries)
             if len(body) <= capacity:
-                return PackedTransmission(body, [], PiggybackEntries(), urgent=repeat.sos)
+                return PackedTransmission(
+                    body,
+                    [],
+                    PiggybackEntries(),
+                    urgent=repeat.sos,
+                    is_of_others=repeat.origin != self._station,
+                )
         log.error("number %d is too large to be repeated", repeat.entries[0].sequence)
         return None
 

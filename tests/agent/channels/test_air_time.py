@@ -5,23 +5,32 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from random import Random
+from typing import Any, cast
 
 import pytest
 import trio
 import trio.testing
 
+from fieldagent.agent.channels import radio
 from fieldagent.agent.channels.air_time import HOUR, UNSAVED_SHARE_MAX, AirLimit, AirTime
 from fieldagent.agent.channels.contract import ChannelLink
 from fieldagent.agent.channels.counted_air import FRAME_BYTES, CountedModem, open_counted
-from fieldagent.agent.channels.radio_modem import ReceivedPacket, TransmitResult
+from fieldagent.agent.channels.radio_modem import AirReception, ReceivedPacket, TransmitResult
 from fieldagent.agent.journal import air_time
 from fieldagent.agent.journal.journal import Journal
+from fieldagent.agent.outbound.piggyback import Piggyback, RepeatedPacket
 from fieldagent.agent.radios.regions import FCC, REGIONS, find_air_limit, find_faults
+from fieldagent.package.package import SOS_PRIORITY, Channel, Message, Package
 from fieldagent.system.properties import WrongProperty
+from fieldagent.wire.envelope import Entry, decode
 from tests.extensions.lab.simulator.test_simulate_node import kit, nodes
+from tests.kit import START
+from tests.kit import kit as core
+from tests.kit import until as core_until
 from tests.processes import Agent, until
 from tests.running import running
 
@@ -177,6 +186,52 @@ async def test_radio_keeps_air_time_limit_with_reserve_for_sos() -> None:
         while await modem.transmit(packet, urgent=True) is not TransmitResult.SPENT:
             sent += 1
     assert sent == 43
+
+
+@pytest.mark.parametrize(("share", "is_sent"), [(1.4, True), (1.6, False)])
+async def test_sos_of_others_leaves_air_time_for_the_kits_own(
+    tmp_path: Path, clock: trio.testing.MockClock, share: float, is_sent: bool
+) -> None:
+    """`share` of the hour's allowance is used."""
+    sent: list[str] = []
+
+    class Heard(ScriptedRadio):
+        async def transmit(self, packet: bytes, *, urgent: bool) -> TransmitResult:
+            await trio.sleep(1)
+            contents = [each.content for each in decode(packet).entries]
+            sent.extend(each.content for each in contents if isinstance(each, Message))
+            return TransmitResult.TRANSMITTED
+
+    @asynccontextmanager
+    async def opened() -> AsyncIterator[CountedModem]:
+        yield CountedModem(Heard(), k.outbox.link, 9600)
+
+    async with core(tmp_path, Channel.RADIO) as k, trio.open_nursery() as nursery:
+        limit = k.outbox.link.air_time
+        limit.narrow(AirLimit(10))
+        limit.record_use(share * 360)
+        receive = cast(AirReception, k.reception)
+        run = partial(radio.run, opened, k.outbox, receive, k.outbox.link, random=Random(1))
+        nursery.start_soon(run)
+        package = Package(Message("SOS of a stranger"), priority=SOS_PRIORITY)
+        await k.intake.accept(package, None, handle="!00000001")
+        await trio.sleep(5)
+        assert sent == (["SOS of a stranger"] if is_sent else [])
+        await k.post(message={"content": "leg broken"}, priority=SOS_PRIORITY)
+        await core_until(lambda: "leg broken" in sent)
+        nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("origin", [1, 5])
+async def test_repeated_sos_is_marked_as_that_of_another_station(
+    tmp_path: Path, clock: trio.testing.MockClock, origin: int
+) -> None:
+    async with core(tmp_path, Channel.RADIO, station=1) as k:
+        entry = Entry(7, Message("help"), int(START), sos=True)
+        repeat = RepeatedPacket(origin, [entry], sos=True)
+        packed = k.outbox.packing._pack_repeat(repeat, 200, cast(Piggyback, None))
+        assert packed is not None and packed.urgent
+        assert packed.is_of_others == (origin != 1)
 
 
 async def test_used_air_time_survives_kill_with_few_writes(tmp_path: Path) -> None:
