@@ -420,6 +420,28 @@ async def test_daily_credits_limit_messages_and_the_reserve_is_for_sos(store: St
         assert said([decode(alps.sky.taken[2][1])]) == [(1, "y" * 100)]
 
 
+async def test_unauthenticated_sos_leaves_half_of_the_reserve(store: Store) -> None:
+    """Anyone can send as a device without a key, for example in the name of another kit."""
+    async with field(store) as alps:
+        await store.commit(
+            lambda db: db.execute("UPDATE device SET credits_per_day = 8, sos_reserve = 8")
+        )
+        for n in range(9):
+            await alps.push(Message(f"forged {n} " * 4), target=2, sos=True, priority=100)
+        await store.commit(lambda db: db.execute("UPDATE item SET unauthenticated = 1"))
+        for _ in range(9):
+            await alps.satellite()
+        forged = [body for _, body in alps.sky.taken]
+        assert forged
+        assert sum(compute_credits(len(body)) for body in forged) <= 4
+        await alps.push(Message("help"), target=2, sos=True, priority=100)
+        await alps.satellite()
+        assert said([decode(alps.sky.taken[-1][1])])[-1][1] == "help"
+        alps.now += 86_400
+        await alps.satellite()
+        assert len(alps.sky.taken) > len(forged) + 1
+
+
 async def test_sos_on_reserve_credits_is_sent_without_other_items(store: Store) -> None:
     async with field(store) as alps:
         await store.commit(

@@ -128,6 +128,9 @@ def _pack_for(db: Db, account: Account, now: float) -> int:
     items = list_waiting(
         db, device.id, now, due_condition=_IS_DUE, parameters=(now, now), limit=LOOK_AT
     )
+    if unaffordable := _list_unaffordable(db, account, items, now):
+        _wait_for_credits(db, device.id, unaffordable, now)
+        return _pack_for(db, account, now)
     if items and _compute_size_alone(items[0]) > account.mt_bytes - TAG_BYTES - 1:
         return _pack_fragments(db, account, items[0], now)
     receipts = list_receipts(db, device.id, limit=LOOK_AT)
@@ -151,6 +154,24 @@ def _pack_for(db: Db, account: Account, now: float) -> int:
     mark_introduced(db, [(device.id, *mark) for mark in load.introduced])
     mark_receipts_sent(db, load.receipts, now)
     return 1
+
+
+def _list_unaffordable(
+    db: Db, account: Account, items: Sequence[WaitingItem], now: float
+) -> list[WaitingItem]:
+    """Return the unauthenticated SOS items that would use more than half of today's SOS reserve.
+    Anyone can send such items, so the other half is kept for an SOS of a known sender.
+    """
+    left = compute_allowance(db, account, now, urgent=True, is_halved=True)
+    unaffordable = []
+    for each in items:
+        if left is not None and each.unauthenticated and each.entry.sos:
+            size = _compute_size_alone(each) + _get_tag_size(account)
+            if compute_credits(size) > left:
+                unaffordable.append(each)
+            else:
+                left -= compute_credits(size)
+    return unaffordable
 
 
 def _compute_space(db: Db, account: Account, now: float, *, urgent: bool) -> EnvelopeSpace:
@@ -382,9 +403,12 @@ def _mark_packed(db: Db, device: int, items: Iterable[int]) -> None:
         )
 
 
-def compute_allowance(db: Db, account: Account, now: float, *, urgent: bool) -> int | None:
+def compute_allowance(
+    db: Db, account: Account, now: float, *, urgent: bool, is_halved: bool = False
+) -> int | None:
     """Return the credits that are left today, minus the credits for messages that wait for the
-    operator. Return None if there is no budget.
+    operator. Return None if there is no budget. The credits include the SOS reserve if `urgent`,
+    and half of it if also `is_halved`.
     """
     if account.budget is None:
         return None
@@ -399,7 +423,8 @@ def compute_allowance(db: Db, account: Account, now: float, *, urgent: bool) -> 
     used_credits: int = sum(credit for (credit,) in spent) + sum(
         compute_credits(size) for (size,) in held_messages
     )
-    return max(0, account.budget - (0 if urgent else account.reserve) - used_credits)
+    kept = -(-account.reserve // 2) if is_halved else 0 if urgent else account.reserve
+    return max(0, account.budget - kept - used_credits)
 
 
 def _is_affordable(

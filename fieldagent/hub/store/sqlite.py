@@ -110,7 +110,7 @@ class SqliteStore:
     running."""
     _serves = False
     """True if a hub uses the store, False if only a single command does."""
-    _failed = False
+    _has_failed = False
     """True if the disk refused a commit. In this case, the log must not remain when the store is
     closed, because it may contain this commit."""
 

@@ -87,7 +87,15 @@ class Positions(NamedTuple):
 class EmulatedKit(Silence):
     """Items that one emulated kit sends."""
 
-    __slots__ = ("_again", "_due", "_figures", "_fleet", "_number", "_sequence", "unconfirmed")
+    __slots__ = (
+        "_due",
+        "_figures",
+        "_fleet",
+        "_number",
+        "_positions_again",
+        "_sequence",
+        "unconfirmed",
+    )
 
     def __init__(self, fleet: Fleet, number: int, first_due: float) -> None:
         self._fleet = fleet
