@@ -25,7 +25,7 @@ class CheckInRequest(NamedTuple):
 
 
 def store_request(db: sqlite3.Connection, sequence: int, limit_s: int | None, now: float) -> None:
-    """Store a request. It replaces the previous one."""
+    """Store a check-in request in place of the previous request."""
     db.execute("REPLACE INTO check_in VALUES (1, ?, ?, ?, NULL, NULL)", (sequence, limit_s, now))
 
 

@@ -70,7 +70,7 @@ def remove(db: sqlite3.Connection, letter_number: int) -> bool:
 
 
 def list_newest(journal: Journal, limit: int = LETTERS_MAX) -> list[DeadLetter]:
-    """Return the dead letters, newest first."""
+    """Return at most `limit` dead letters, newest first."""
     rows = journal.read(
         "SELECT channel, body, reason, received, number FROM dead_letter"
         " ORDER BY number DESC LIMIT ?",

@@ -1,4 +1,4 @@
-"""Stores the base of elapsed time (`system.elapsed_time`)."""
+"""Stores the values from which elapsed time continues after a restart (`system.elapsed_time`)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from fieldagent.system.elapsed_time import ClockBase
 
 
 def read_known(db: sqlite3.Connection) -> ClockBase | None:
-    """Return the stored base of elapsed time; None if there is none, or it is damaged."""
+    """Return the stored base of elapsed time. Return None if no base is stored or the stored base
+    is damaged.
+    """
     row = db.execute("SELECT boot, since_boot, lived, ahead, trusted, crc FROM lived").fetchone()
     if row is None:
         return None

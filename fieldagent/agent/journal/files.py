@@ -1,4 +1,4 @@
-"""Files of an open journal: on its disk, or in memory while the disk accepts no writes.
+"""Files of an open journal: on disk, or in memory while the disk accepts no writes.
 
 An SOS must be sent even if the disk accepts no writes. If the disk's journal can be read, its
 content is copied to memory. A power cut destroys the content of the memory. So the sender of an SOS
@@ -38,8 +38,8 @@ attempts."""
 
 
 class JournalFiles:
-    """Files of the journal. Raises `store.trouble.Unusable` if neither disk nor memory can hold a
-    journal.
+    """Opens the files of one journal, and moves them between disk and memory. Raises
+    `store.trouble.Unusable` if neither disk nor memory can hold a journal.
     """
 
     def __init__(self, folder: Path, *, may_leave_disk: bool) -> None:
@@ -187,7 +187,7 @@ def _open_journal(folder: Path, tries: int) -> OpenedJournal:
 
 
 def _copy_files(folder: Path) -> Path:
-    """Copy the journal's files to memory. Raises OSError."""
+    """Copy the journal's files to memory, and return the path of the copy. Raises OSError."""
     copy = _make_folder() / folder.name
     try:
         for suffix in ("", "-wal"):
@@ -205,7 +205,7 @@ def _remove(copy: Path) -> None:
 
 
 def _make_folder() -> Path:
-    """Create a private folder, in memory if possible. Raises OSError."""
+    """Create a private folder, in memory if possible, and return its path. Raises OSError."""
     for place in MEMORY:
         with suppress(OSError):
             return Path(tempfile.mkdtemp(prefix="fieldagent-", dir=place))

@@ -75,8 +75,8 @@ class HandheldPost(NamedTuple):
 
 
 def store_facts(handle: str, **known: object) -> Operation[bool]:
-    """Return the operation that stores facts about a handheld. Its result is True if the handheld
-    was unknown.
+    """Return the operation that stores values for fields of `Handheld`. Its result is True if the
+    handheld was unknown.
     """
 
     def store(db: sqlite3.Connection) -> bool:
@@ -97,7 +97,7 @@ def store_facts(handle: str, **known: object) -> Operation[bool]:
 
 
 def read_handheld(journal: Journal, handle: str) -> Handheld:
-    """Return the facts about a handheld. For an unknown handheld, the result contains only the
+    """Return the stored values of a handheld. For an unknown handheld, the result contains only the
     handle.
     """
     rows = journal.read(f"SELECT {_COLUMNS} FROM handheld WHERE handle = ?", handle)
@@ -189,8 +189,8 @@ def is_idempotency_key(key: str) -> bool:
 
 
 def record_interrupted_packets(db: sqlite3.Connection) -> None:
-    """Record the packets that a power failure kept from being recorded, although their Packages
-    were stored. Also record their people's incidents.
+    """Record the packets whose Packages were stored before a power failure, if the packets
+    themselves were not recorded. Also record the incidents of their senders.
     """
     rows = db.execute(
         "SELECT sequence, idempotency_key, accepted, incident FROM package"
@@ -315,7 +315,7 @@ def record_packet_number(text_number: int, packet_number: int) -> Operation[None
 
 
 def update_text(text_number: int, **changed: object) -> Operation[None]:
-    """Return the operation that stores the new state of a text."""
+    """Return the operation that stores the values `changed` for a text."""
 
     def store(db: sqlite3.Connection) -> None:
         columns = ", ".join(f"{name} = ?" for name in changed)

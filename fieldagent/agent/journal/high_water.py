@@ -38,7 +38,8 @@ _VERSION_MAGIC, _VERSION_PLACE = b"FAjv", 2 * _PLACE
 
 
 class HighWater(NamedTuple):
-    """Highest number of a Package, its id, and the highest number of a payload."""
+    """Highest sequence of a Package, highest id below CHOSEN_IDS, and highest number of a payload.
+    """
 
     package: int = 0
     id: int = 0

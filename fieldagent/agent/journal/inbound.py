@@ -433,7 +433,9 @@ def read_committed_fragments(journal: Journal, item: FragmentedItem) -> dict[int
 
 
 def list_oldest_waiting(journal: Journal, hook: str, limit: int) -> list[Sequence[Any]]:
-    """Return the oldest waiting payload of each lane, ordered by the time when they are due."""
+    """Return at most `limit` rows, ordered by due time: the oldest waiting payload of each sender.
+    An SOS counts as a sender of its own.
+    """
     return journal.read(
         "SELECT request_id, lane, body, received, attempts, not_before FROM (SELECT number,"
         " sender AS lane, attempts, not_before FROM handover WHERE hook = ?1 AND number IN (SELECT"
@@ -569,7 +571,8 @@ def replay(request_id: str, hooks: Iterable[str]) -> Operation[bool]:
 
 
 STATES = ("waiting", "handed", "dead")
-"""States of a payload at a hook."""
+"""States of a payload at a hook: it waits for an attempt, the hook has accepted it, or only
+`replay` tries it again."""
 
 
 def list_payloads(
@@ -609,9 +612,9 @@ def _make_listed(journal: Journal, row: Sequence[Any]) -> Mapping[str, Any]:
 
 
 def forget(*, end_time: float, keep_count: int) -> Operation[int]:
-    """Return the operation that deletes some payloads that no hook waits for, and old records of
-    arrivals. Its result is the number of deleted payloads. Run the operation again until the result
-    is 0.
+    """Return the operation that deletes old records of arrivals, and a batch of payloads that no
+    hook waits for. These payloads arrived before `end_time` or are not among the last `keep_count`.
+    Its result is the number of deleted payloads. Run the operation again until the result is 0.
     """
 
     def store(db: sqlite3.Connection) -> int:

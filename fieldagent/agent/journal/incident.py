@@ -59,7 +59,9 @@ class Incident(NamedTuple):
 
 
 class StoredUpdate(NamedTuple):
-    """An update about an incident."""
+    """A stored update about an incident: the reported state, the person who reported it, and a
+    text.
+    """
 
     state: str
     by: str

@@ -63,7 +63,7 @@ def record_damage(sequence: int, id_: int | None, at: float) -> Note:
 
 
 def list_newest(read: Callable[..., list[Any]], limit: int = 100) -> list[Loss]:
-    """Return the losses, newest first."""
+    """Return at most `limit` losses, newest first."""
     rows = read("SELECT at, text, packages, payloads FROM loss ORDER BY number DESC LIMIT ?", limit)
     return [Loss(*row) for row in rows]
 

@@ -21,7 +21,7 @@ class SpendingLimits(NamedTuple):
     """Credits that remain of today's `per_day` limit."""
     per_day: int
     limit: str
-    """Reason for the limit. It follows the words "left of 9 that" in a message."""
+    """End of the sentence "2 left of 9 that …", such as "an SOS of neighbours may cost"."""
     bearer_bytes: int
     """Bytes of an item on Cellular that one paid message carries. 0 if Cellular costs nothing."""
 
@@ -85,8 +85,8 @@ def find_affordable(
 
 
 def _compute_price(channel: Channel, cost: Cost, *, bearer_bytes: int) -> int:
-    """Return the price in credits or SMS; bytes are converted to credits of 50. Return 0 if the
-    channel costs nothing.
+    """Return the price: credits for Satellite (50 bytes count as a credit if bytes are billed), SMS
+    for Cellular. Return 0 if the channel costs nothing.
     """
     if channel is Channel.SATELLITE:
         return -(-cost.bytes // CREDIT_BYTES) if cost.by_bytes else cost.credits

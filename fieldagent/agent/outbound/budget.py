@@ -112,7 +112,9 @@ class Budget:
         self._tariff = tariff
 
     def get_spent(self) -> Spent:
-        """Return today's bytes and credits, and the credits that may have been spent."""
+        """Return the bytes and credits that were spent today, and the credits that may have been
+        spent.
+        """
         return spending.read_spent(self._journal, self._name, self.get_today())
 
     @property

@@ -12,7 +12,7 @@ from fieldagent.system.lazy_dataclass import dataclass
 @dataclass(slots=True)
 class Burst:
     waiting: list[int]
-    """Positions of the fragments to send as soon as no more urgent Package waits."""
+    """Positions of the fragments that must still be sent. A more urgent Package is sent first."""
     in_flight: set[int] = field(default_factory=set)
     heard: bool = False
     """True if one of the fragments has left."""

@@ -227,8 +227,8 @@ class ChannelQueue:
         return key if key in self.bursts else self._queue.pop_due(now)
 
     def requeue_unfitting(self, sequence: int) -> None:
-        """Put a Package that was taken but does not fit into the transmission back into its old
-        place.
+        """Put a taken Package back into its old place, because the Package does not fit into the
+        transmission.
         """
         if sequence not in self.bursts:
             self._queue.requeue(sequence)
@@ -303,7 +303,7 @@ def _get_priority(stored_package: StoredPackage) -> int:
 
 
 def end_gathering(queue: ChannelQueue) -> None:
-    """Make all Packages due now that wait to share a message, because a transmission is about to
+    """Make all Packages that wait to share a message due now, because a transmission is about to
     leave.
     """
     for sequence in queue.gathering - queue.held:

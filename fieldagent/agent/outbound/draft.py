@@ -26,11 +26,12 @@ class Draft:
         self._packed = is_packed
 
     def __len__(self) -> int:
-        """Return the size in bytes."""
+        """Return the size of the encoded envelope in bytes."""
         return len(self.body)
 
     def begin(self, entry: Entry, body: bytes) -> None:
-        """Start with the first entry, which is already encoded."""
+        """Start the envelope with its first entry. `body` is the encoded envelope with this entry.
+        """
         self.entries, self.body = [entry], body
 
     def encode_with(self, *more: Entry) -> bytes:

@@ -99,8 +99,8 @@ class Endings:
             self._wake_caller(sequence)
 
     def _read_known(self, endings: Sequence[EndedDelivery]) -> dict[int, StoredPackage]:
-        """Return the Packages of the endings that have further effects. Damaged Packages are left
-        out.
+        """Return the Packages whose endings affect other channels or neighbours, by sequence.
+        Damaged Packages are left out.
         """
         packages: dict[int, StoredPackage] = {}
         for each in endings:
@@ -114,7 +114,9 @@ class Endings:
         return packages
 
     def _is_end_relevant(self, ending: EndedDelivery) -> bool:
-        """Return True if this ending has effects that depend on the Package."""
+        """Return True if this ending may affect the Package on other channels, or must be reported
+        to a neighbour.
+        """
         if ending.delivery.status not in (Status.DELIVERED, Status.ERROR):
             return False
         if self._fan_out is not FanOut.EVERY or self._neighbours is not None:
@@ -123,8 +125,8 @@ class Endings:
         return any(ending.sequence in queue for queue in others)
 
     def _list_dearer(self, channel: Channel) -> list[ChannelQueue]:
-        """Return the queues of the channels that are more expensive than `channel`. Return none if
-        the hub does not confirm items on `channel` itself.
+        """Return the queues of the channels that are more expensive than `channel`. Return an empty
+        list if the hub does not confirm items on `channel` itself.
         """
         if channel is not Channel.CELLULAR or Channel.SATELLITE not in self._queues:
             return []
@@ -155,7 +157,9 @@ class Endings:
         return _withdraw_from(others, ending.sequence, f"delivered over {ending.channel}")
 
     def _is_ended_as_heard(self, sequence: int) -> bool:
-        """Return True if reception by another kit also ends the channels to the hub."""
+        """Return True if channels to the hub stop sending the Package as soon as another kit has
+        received it.
+        """
         return self._heard_ends or on_air.is_relayed(self._journal, sequence)
 
     async def record_arrival_at_hub(self, sequence: int, *, is_proved: bool) -> None:

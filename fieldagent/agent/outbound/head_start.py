@@ -90,8 +90,8 @@ def _begin(
 
 
 def _compute_soonest(cheaper: Sequence[_CheaperChannel], usual_time: float) -> float:
-    """Return the time by which the cheaper channels have delivered nearly everything that they
-    deliver by the usual time.
+    """Return the seconds after which the cheaper channels have delivered DELIVERED_SHARE_ENOUGH of
+    the Packages that they deliver within `usual_time`.
     """
     moments = {each.begins + after for each in cheaper for after, _ in each.steps or ()}
     enough = DELIVERED_SHARE_ENOUGH * _compute_delivered(cheaper, usual_time) - _ROUNDING

@@ -23,7 +23,7 @@ ANNOUNCE_AFTER_S = 600.0
 """Seconds after which our route is announced in its own packet, if the route could not ride with
 other entries."""
 REPEAT_AFTER_S = 120.0
-"""Seconds after which our route rides with other entries again."""
+"""Seconds after an announcement until our route is sent with other entries again."""
 
 
 class KnownRoute(NamedTuple):
@@ -136,7 +136,7 @@ class HubRoutes:
         return replace(own_route, is_battery_low=own_route.is_battery_low or self._is_battery_low())
 
     def announce_route_to(self) -> None:
-        """Announce our route soon to a station that has not heard it."""
+        """Make an announcement of our route due now, because a station has not heard the route."""
         self._said_at = -inf
 
     def record_announced(self, route: RouteToHub) -> None:

@@ -181,8 +181,8 @@ def _make_step(update: StoredUpdate) -> Step:
 
 
 def _make_end_step(own_incident: Incident, date: Any) -> list[Step]:
-    """Return the step of a cancellation. The step of a closed incident is already among the
-    updates.
+    """Return a list with the step of a cancellation. The list is empty if the incident was not
+    called off. The step of a closed incident is already among the updates.
     """
     if own_incident.state != IncidentState.CALLED_OFF or own_incident.ended is None:
         return []

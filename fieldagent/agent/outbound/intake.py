@@ -244,7 +244,7 @@ class Intake:
             ]
 
     def _choose_id(self, package: Package) -> int:
-        """Return the caller's id, or the next free one."""
+        """Return the id that the caller chose, or the next free id."""
         if package.id is None:
             id_, self._next_id = self._next_id, self._next_id + 1
             return id_
@@ -267,7 +267,9 @@ class Intake:
         }
 
     def compute_begins(self, package: Package) -> Mapping[Channel, Begin]:
-        """Return the start of a newly accepted Package on each of its channels."""
+        """Return, for each channel, the seconds until a newly accepted Package may start there, and
+        the reason for the wait.
+        """
         deliveries = make_deliveries(package.channels, self._configured)
         fan_out = self._endings.get_fan_out(package, is_relayed=False)
         life = self._compute_life(package)
@@ -284,7 +286,9 @@ class Intake:
     def _list_past_deliveries(
         self, deliveries: Mapping[Channel, ChannelDelivery]
     ) -> dict[Channel, Steps]:
-        """Return the past deliveries of each channel for which there are enough."""
+        """Return the past deliveries of each channel that has enough of them: the share of Packages
+        that were delivered within each number of seconds.
+        """
         clock = self._journal.clock
         now = clock.date(clock.now())
         past = {

@@ -20,7 +20,7 @@ half of all entries can be dead."""
 
 
 class SweptHeap(Generic[Entry]):
-    """Heap with gradual removal. `is_live` returns True if an entry is live."""
+    """Heap that removes its dead entries gradually. `is_live` returns True if an entry is live."""
 
     def __init__(self, is_live: Callable[[Entry], bool]) -> None:
         self._lives = is_live
@@ -35,7 +35,6 @@ class SweptHeap(Generic[Entry]):
         return len(self._heap) + len(self._old)
 
     def push(self, entry: Entry) -> None:
-        """Add an entry."""
         heappush(self._heap, entry)
 
     def find_first(self) -> Entry | None:

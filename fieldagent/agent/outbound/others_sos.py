@@ -16,8 +16,8 @@ from fieldagent.agent.outbound.budget import compute_day
 from fieldagent.system.elapsed_time import ElapsedTime
 
 OTHERS_SOS_COST_NAME = "an SOS of others"
-"""Name that stands for the channel in the journal's table of costs, for the credits of this
-budget."""
+"""Name under which the journal's table of costs stores the credits of this budget, in place of a
+channel's name."""
 CREDITS_PER_DAY = 5
 
 

@@ -44,8 +44,8 @@ from fieldagent.wire.outcome import Outcome
 log = logging.getLogger(__name__)
 
 FAILURE_PAUSE_S, FAILURE_PAUSE_MAX_S = 5.0, 60.0
-"""Seconds that a Package waits after a failure of the driver, multiplied by the Package's number of
-failures; and the longest wait."""
+"""Seconds that a Package waits after a failure of the driver: the first value times the number of
+the Package's failures, at most the second value."""
 RECHECK_AFTER_S = 3600.0
 """Seconds after which the budget is checked again, because the wall clock, which determines the
 day, may have been set."""

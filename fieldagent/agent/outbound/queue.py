@@ -134,7 +134,7 @@ class Queue:
         self._entries: dict[int, Entry] = {}
         """Entry of every live key: the same tuple object as in `_ready`."""
         self._negated: dict[int, int] = {}
-        """One shared object for each priority, to save memory."""
+        """Negated priorities, with one shared object for each priority to save memory."""
         self._skipped: set[int] = set()
         """Keys that `pop_due` skips: in flight, or held."""
         self._held: set[int] = set()
@@ -234,7 +234,7 @@ class Queue:
         self._limit_heaps()
 
     def find_foremost(self, now: float) -> int | None:
-        """Return the key that `pop_due` would take."""
+        """Return the key that `pop_due` would return now, or None."""
         self._promote(now)
         entry = self._ready.find_first()
         return None if entry is None else entry[_KEY]

@@ -185,7 +185,7 @@ class RadioPiggyback:
         return min(soonest, min(waits, default=inf)) - now
 
     def begin_beacon(self) -> None:
-        """Begin a beacon with summaries, if one is due."""
+        """If a beacon is due, begin it with the summaries that it must list."""
         if self.summaries.compute_due_time() <= self.clock():
             self.summaries.begin(self.clock())
 

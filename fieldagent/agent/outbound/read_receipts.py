@@ -55,7 +55,7 @@ PASSED_MAX = 1000
 
 
 class ReadReceiptKey(NamedTuple):
-    """Key of a receipt."""
+    """Identifies a receipt by its sender, the station and number of the item, and a digest."""
 
     by: int
     """Station that sends the receipt."""
@@ -67,7 +67,7 @@ class ReadReceiptKey(NamedTuple):
 
 @dataclass(slots=True)
 class ReadReceipt:
-    """A receipt, or the answer to one, sent by `origin`."""
+    """A receipt, or the answer to a receipt, sent by the station `origin`."""
 
     origin: int
     entry: Entry
