@@ -53,12 +53,12 @@ class ServerPlace(NamedTuple):
     """Certificate authorities to use instead of the system's."""
     interface: str | None = None
     source: str | None = None
-    """Local address to call from; if None, the system chooses one."""
+    """Local address of the connection. If None, the system chooses the address."""
 
 
 def trust(server: ServerPlace) -> ssl.SSLContext | None:
     """Return the TLS context that verifies the server, or None if the server does not use TLS.
-    Raises Unreachable.
+    Raises Unreachable if the certificate authorities in `ca_file` cannot be used.
     """
     try:
         return tls.trust(server.ca_file) if server.secure else None

@@ -1,5 +1,5 @@
-"""Computes the air-time of a radio from its bit rate, and enforces the limit. For radios that do
-not count their own air-time.
+"""Computes the air-time of a radio that does not count it, from the radio's bit rate, and enforces
+the limit.
 """
 
 from __future__ import annotations

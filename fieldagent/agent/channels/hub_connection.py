@@ -37,13 +37,13 @@ class HubAddress:
     """Address and token of the hub, and the interface that reaches it."""
 
     address: str
-    """https://host[:port], or http:// for this machine only."""
+    """URL of the hub: https://host[:port], or http:// if the hub runs on this machine."""
     token: str
     ca_file: Path | None = None
     """Certificate authorities to use instead of the system's."""
     interface: str | None = None
     source: str | None = None
-    """Local address to call from; if None, the system chooses one."""
+    """Local address of the connection. If None, the system chooses the address."""
 
     @property
     def server(self) -> ServerPlace:

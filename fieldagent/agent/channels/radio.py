@@ -42,7 +42,8 @@ BUSY_RETRY_S = 10.0
 ROUND_MAX_S = 300.0
 """Longest time in seconds in which all fragments of a round must have left."""
 NEXT_FRAGMENT_TIMEOUT_S = 1.0
-"""Seconds to wait for the next fragment of a round. If none comes, the Package was withdrawn."""
+"""Seconds to wait for the next fragment of a round. If no fragment follows, the Package was
+withdrawn."""
 TRANSMIT_MAX, URGENT_MAX = 120.0, 10.0
 """Longest wait in seconds for the radio's report on a packet, and the longest such wait while an
 SOS waits."""

@@ -411,8 +411,8 @@ class SatelliteDriver:
         await self._converse(transmission, status.momsn)
 
     async def _write_message(self, transmission: Transmission, momsn: int) -> None:
-        """Write the message into the modem and store the intent. If either fails, settle it as not
-        sent.
+        """Write the message into the modem and store the intent. If either step fails, settle the
+        transmission as not sent.
         """
         try:
             await self._store(transmission)

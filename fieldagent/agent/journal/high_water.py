@@ -38,7 +38,8 @@ _VERSION_MAGIC, _VERSION_PLACE = b"FAjv", 2 * _PLACE
 
 
 class HighWater(NamedTuple):
-    """Highest sequence of a Package, highest id below CHOSEN_IDS, and highest number of a payload.
+    """Highest sequence of a Package, highest id below CHOSEN_IDS, and highest number of a
+    payload.
     """
 
     package: int = 0

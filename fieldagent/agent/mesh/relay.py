@@ -44,8 +44,8 @@ WAITING_ITEMS_MAX = 200
 BOOKED_PACKAGES_MAX = 1_000
 """Maximum number of Packages whose credits may be returned to the budget."""
 RELAY_COST_NAME = "others"
-"""Name that stands for the channel in the journal's table of costs, for credits that were spent for
-neighbours."""
+"""Name under which the journal's table of costs stores the credits that were spent for neighbours,
+in place of a channel's name."""
 
 
 class _UnpaidItem(NamedTuple):
@@ -240,7 +240,7 @@ def _is_urgent(entry: Entry) -> bool:
 
 
 def _compute_cost(entry: Entry) -> int:
-    """Return the credits of an item that is sent alone."""
+    """Return the price of an item in credits if the item is sent alone."""
     return compute_credits(len(encode([entry], is_packed=True)))
 
 

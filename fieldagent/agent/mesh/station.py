@@ -41,7 +41,9 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class StationSettings:
-    """Settings of the station."""
+    """Settings for the air: the station's number, name and keys, and its relaying for
+    neighbours.
+    """
 
     number: int
     name: str

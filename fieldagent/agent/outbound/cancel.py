@@ -34,7 +34,8 @@ class Cancellation:
         endings: Endings,
         resume_event: trio.Event | None = None,
     ) -> None:
-        """`resume_event` is set once all Packages from before the restart are in the queues again.
+        """`resume_event` is set once all Packages from before the restart are in the queues
+        again.
         """
         self._journal = journal
         self._queues = queues

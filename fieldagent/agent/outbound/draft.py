@@ -30,7 +30,8 @@ class Draft:
         return len(self.body)
 
     def begin(self, entry: Entry, body: bytes) -> None:
-        """Start the envelope with its first entry. `body` is the encoded envelope with this entry.
+        """Start the envelope with its first entry. `body` is the encoded envelope with this
+        entry.
         """
         self.entries, self.body = [entry], body
 
