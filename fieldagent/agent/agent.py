@@ -88,7 +88,7 @@ NOT_ON_DISK = "the journal is in memory, and not on the disk: {}"
 
 @dataclass(slots=True)
 class Agent:
-    """The running parts of the agent."""
+    """A running agent: its parts, and the methods that report its status and its problems."""
 
     settings: Settings
     parts: Parts

@@ -240,7 +240,7 @@ def _make_inbox(settings: Settings, journal: Journal, hooks: list[Hook]) -> Inbo
 
 
 def _get_channels(settings: Settings) -> frozenset[Channel]:
-    """Return the configured channels."""
+    """Return the channels for which a port or an address is configured."""
     places = {
         Channel.SATELLITE: settings.satellite_port,
         Channel.CELLULAR: settings.hub_address,

@@ -43,7 +43,7 @@ class BearerSeat(NamedTuple):
     folder: Path
     """State directory of the agent."""
     link: ChannelLink
-    """Condition of the modem itself."""
+    """Condition of the bearer's modem, in contrast to `cellular`."""
     heal: Callable[[], Awaitable[bool]]
     progress: Callable[[], None]
 

@@ -161,7 +161,7 @@ def _list_bearer_parts(
 
 
 async def run_all(*parts: Part) -> None:
-    """Run all parts. If one fails, end the others and raise its error."""
+    """Run all parts. If a part fails, end the other parts and raise its error."""
     async with trio.open_nursery() as nursery:
         for part in parts:
             nursery.start_soon(part)

@@ -120,7 +120,9 @@ class Events:
                 self._somebody = trio.Event()
 
     def _begin(self, last: str) -> tuple[int, bytes]:
-        """Return the place to continue from, and the first bytes."""
+        """Return the number of the change after which the stream continues, and the stream's first
+        bytes. `last` is the request's `Last-Event-ID`, or ''.
+        """
         place = changes.get_newest(self._journal)
         if not last:
             return place, b""

@@ -98,7 +98,7 @@ def get_device_ports(settings: Mapping[str, Any]) -> dict[str, str | None]:
 
 
 def get_kit_part(name: str) -> KitPart:
-    """Return the part with this name."""
+    """Return the part `name`. Raises KeyError if no extension has a part with this name."""
     return get_kit_parts()[name]
 
 

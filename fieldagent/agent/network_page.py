@@ -61,7 +61,7 @@ def format_url(own_address: str, port: int) -> str:
 
 
 class Files(NamedTuple):
-    """Files of the page's identity."""
+    """Paths of the files with the page's certificate and passphrase."""
 
     certificate: Path
     pass_phrase: Path

@@ -38,4 +38,4 @@ KEYS = (
 )
 
 REQUIRED_SETTINGS = {"radio-relay": "radio-port", "radio-relay-down": "radio-relay"}
-"""Settings that need another setting."""
+"""Settings that require another setting, and the other setting."""

@@ -515,12 +515,14 @@ def get_radio_place(settings: Settings) -> RadioPlace:
 
 
 def get_default_path(environ: Mapping[str, str] = os.environ) -> Path:
-    """Return `$XDG_CONFIG_HOME/fieldagent/agent.properties`."""
+    """Return `$XDG_CONFIG_HOME/fieldagent/agent.properties`, or the same file in `~/.config` if the
+    variable is not set.
+    """
     return find_xdg_directory(environ, "XDG_CONFIG_HOME", ".config") / "agent.properties"
 
 
 INSTALLED = Path("/etc/fieldagent/agent.properties")
-"""Settings of the systemd unit, whose state is in /var/lib/fieldagent."""
+"""Settings file of the systemd unit, whose state is in /var/lib/fieldagent."""
 
 
 ENVIRONMENT = "FIELDAGENT_AGENT_"
@@ -628,7 +630,7 @@ REQUIRED_SETTINGS = {
     **relay_settings.REQUIRED_SETTINGS,
     **air_settings.REQUIRED_SETTINGS,
 }
-"""Settings that need another setting."""
+"""Settings that require another setting, and the other setting."""
 
 
 def _read_pairs(text: str) -> Mapping[str, str]:

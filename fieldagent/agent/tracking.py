@@ -58,7 +58,7 @@ class Tracking:
         self.chosen = interval
 
     def pause(self) -> float:
-        """Return the seconds without a position that are shown as a gap."""
+        """Return the seconds after which missing positions are shown as a gap."""
         pace = self.tracker
         if pace is None:
             return GAP_INTERVALS * (self.chosen or DEFAULT_INTERVAL_S)

@@ -97,8 +97,8 @@ class IncidentApi:
     async def _add(
         self, item: Item, incident_number: int | None, key: str | None = None
     ) -> int | None:
-        """Add an item to the open incident, to a new one, or to `incident_number`, and return the
-        incident's number. Raises IncidentOver, and the intake's errors.
+        """Add an item to the open incident, to a new incident, or to `incident_number`, and return
+        the incident's number. Raises IncidentOver, and the intake's errors.
         """
         package = Package(item, priority=SOS_PRIORITY)
         accept = partial(self._parts.intake.accept, package, incident_number=incident_number)

@@ -80,7 +80,9 @@ async def _answer_day(parts: Parts, tracking: Tracking, request: Request) -> Res
 
 
 def _find_day_start(day: str | None, now: datetime) -> datetime:
-    """Return the start of `day`, or of today if `day` is None. Raises Problem."""
+    """Return the start of `day` (YYYY-MM-DD), or of today if `day` is None. Raises Problem if `day`
+    is not a date.
+    """
     if day is None:
         return now.replace(hour=0, minute=0, second=0, microsecond=0)
     try:
@@ -257,7 +259,9 @@ MEMBERS = {
 
 
 def _read_object(request: Request) -> dict[str, Any]:
-    """Return the JSON object in the body. Raises Problem."""
+    """Return the JSON object in the request's body. Raises Problem if the body is not a JSON
+    object.
+    """
     with convert_refusals():
         document = load_document(get_required_body(request))
     if not isinstance(document, dict):

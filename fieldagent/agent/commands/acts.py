@@ -72,7 +72,9 @@ def _get_satellite(context: CommandContext) -> ChannelOutbox:
 
 
 async def retry(context: CommandContext, command_record: StoredCommand) -> str:
-    """Make the satellite modem try now to send waiting Packages. Raises CannotBeDone."""
+    """Make the satellite modem try now to send waiting Packages. Raises CannotBeDone if no
+    satellite modem is configured.
+    """
     outbox = _get_satellite(context)
     outbox.link.request_attempt()
     return f"the modem tries now, with {format_count(len(outbox), 'Package')} to send"
@@ -90,7 +92,9 @@ def check_healing(context: CommandContext) -> None:
 
 
 async def heal(context: CommandContext, command_record: StoredCommand) -> str:
-    """Take the next recovery step for a silent modem. Raises CommandFailed."""
+    """Take the next recovery step for a silent modem. Raises CommandFailed if no step was taken
+    within HEALING_TIMEOUT_S.
+    """
     link = _get_satellite(context).link
     before = link.facts.get("healingSteps", 0)
     link.heal_now = True
@@ -118,15 +122,17 @@ def _check_no_sos_in_memory(context: CommandContext) -> None:
 
 
 async def restart(context: CommandContext, command_record: StoredCommand) -> NoReturn:
-    """Stop the agent properly, so that systemd starts it again. Raises CannotBeDone."""
+    """Stop the agent properly, so that systemd starts it again. Raises CannotBeDone if an SOS
+    exists only in memory.
+    """
     _check_no_sos_in_memory(context)
     os.kill(os.getpid(), signal.SIGTERM)
     await trio.sleep_forever()
 
 
 async def reboot(context: CommandContext, command_record: StoredCommand) -> NoReturn:
-    """Write the order to reboot to a file for root's unit. Raises CannotBeDone, and CommandFailed
-    if no unit reboots the machine in time.
+    """Write the order to reboot to a file for root's unit. Raises CannotBeDone if an SOS exists
+    only in memory, and CommandFailed if no unit reboots the machine in time.
     """
     _check_no_sos_in_memory(context)
     place = context.settings.state_directory / REBOOT
@@ -195,7 +201,7 @@ def _digest(command_record: StoredCommand) -> bytes:
 
 async def _store_delta_offer(context: CommandContext, command_record: StoredCommand) -> str:
     """Write the delta to a file for root's unit, and return the version of the new program. Raises
-    CannotBeDone, CommandFailed.
+    CannotBeDone if the delta cannot be used, and CommandFailed if the file cannot be written.
     """
     payload = program_deltas.find_payload(context.parts.journal, _digest(command_record))
     if payload is None:
@@ -238,7 +244,8 @@ async def _is_change_done(context: CommandContext, subject: str, number: int) ->
 
 async def change_radio_key(context: CommandContext, command_record: StoredCommand) -> str:
     """Take one step of the change to the group's new `radio-key`. The step takes effect at once.
-    Raises CannotBeDone, CommandFailed.
+    Raises CannotBeDone if this kit cannot use the key, and CommandFailed if the key cannot be
+    stored.
     """
     from fieldagent.agent.mesh import radio_keys
     from fieldagent.agent.mesh.key_change import GroupKeys
@@ -265,7 +272,7 @@ async def change_radio_key(context: CommandContext, command_record: StoredComman
 
 async def hold_packages(context: CommandContext, command_record: StoredCommand) -> str:
     """From now on, also after a restart, hold back posted Packages of a kind from satellite. Raises
-    CannotBeDone.
+    CannotBeDone if no satellite modem is configured.
     """
     kind, queue = _find_kind_to_hold(context, command_record)
     await context.parts.journal.persist(commands.record_held_kind(kind, is_held=True))
@@ -276,7 +283,9 @@ async def hold_packages(context: CommandContext, command_record: StoredCommand) 
 
 
 async def resume(context: CommandContext, command_record: StoredCommand) -> str:
-    """Release the Packages of the kind that `hold` holds back. Raises CannotBeDone."""
+    """Release the Packages of the kind that `hold` holds back. Raises CannotBeDone if no satellite
+    modem is configured.
+    """
     kind, queue = _find_kind_to_hold(context, command_record)
     await context.parts.journal.persist(commands.record_held_kind(kind, is_held=False))
     queued = _list_queued_of_kind(context, queue, kind)
@@ -287,7 +296,9 @@ async def resume(context: CommandContext, command_record: StoredCommand) -> str:
 def _find_kind_to_hold(
     context: CommandContext, command_record: StoredCommand
 ) -> tuple[str, ChannelQueue]:
-    """Return the command's kind of Package, and the satellite queue. Raises CannotBeDone."""
+    """Return the command's kind of Package, and the satellite queue. Raises CannotBeDone if no
+    satellite modem is configured.
+    """
     _get_satellite(context)
     return str(command_record.command.arguments[0]), context.parts.queues[Channel.SATELLITE]
 

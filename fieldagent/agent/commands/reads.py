@@ -20,13 +20,15 @@ def read_status(context: CommandContext, arguments: tuple[Argument, ...]) -> byt
 
 
 def log(context: CommandContext, arguments: tuple[Argument, ...]) -> bytes:
-    """Return the newest warnings."""
+    """Return the newest warnings in the agent's log, as many as fit into the answer."""
     lines = context.log.list_lines() or ["no warning since the agent began"]
     return answer_text.pack_lines(lines, get_answer_size(arguments))
 
 
 def show_history(context: CommandContext, arguments: tuple[Argument, ...]) -> bytes:
-    """Return the history of a Package, the newest event first. Raises CannotBeDone."""
+    """Return the history of a Package, the newest event first. Raises CannotBeDone if the Package
+    is unknown.
+    """
     journal, id_ = context.parts.journal, int(arguments[0])
     package = outbound.find_by_id(journal, id_)
     if package is None:
@@ -41,7 +43,9 @@ def show_history(context: CommandContext, arguments: tuple[Argument, ...]) -> by
 
 
 def read_trace(context: CommandContext, arguments: tuple[Argument, ...]) -> bytes:
-    """Return the last part of the trace of the satellite modem's line. Raises CannotBeDone."""
+    """Return the last part of the trace of the satellite modem's line. Raises CannotBeDone if no
+    satellite modem is configured.
+    """
     if (outbox := context.parts.outboxes.get(Channel.SATELLITE)) is None:
         raise CannotBeDone("no satellite modem is configured")
     lines = outbox.link.recorder.format_trace().splitlines()

@@ -42,7 +42,7 @@ WAITING_MAX, GUESSES_WAITING_MAX = 4, 2
 """Maximum number of waiting checks, and the maximum for addresses with many wrong passphrases."""
 
 Version = tuple[int, int]
-"""Identifies one version of the passphrase's file."""
+"""Version of the passphrase's file: its inode and its modification time in nanoseconds."""
 _Account = tuple[Rate, str]
 """A limit, and the account that it charges: one address, or all addresses of a kind."""
 

@@ -46,7 +46,7 @@ class CommandGate:
         """Event that is set when a command has arrived. A new event then replaces it."""
 
     def can_prove(self) -> bool:
-        """Return True if the kit shares a key with the hub. If it shares none, it accepts no
+        """Return True if the kit shares a key with the hub. A kit without a shared key accepts no
         commands.
         """
         return bool(self._keys)

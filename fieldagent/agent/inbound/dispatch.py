@@ -83,7 +83,7 @@ class _HookReachability:
     probe_at: float = -inf
 
     def compute_next_probe(self) -> float:
-        """Return the seconds until a probe may be sent."""
+        """Return the seconds until a probe may be sent, or inf if the hook is not down."""
         down = self.failures >= FAILURES
         return self.probe_at - trio.current_time() if down else inf
 

@@ -37,7 +37,7 @@ class Hook:
     by_itself: bool = True
     """True if the agent runs the hook all the time, False if the hook's owner runs it."""
     probes: bool = False
-    """See `dispatch`."""
+    """True if a failed call usually means that the receiver is away (see `dispatch`)."""
 
 
 def make_hooks(settings: Settings, emit: Callable[[str], None]) -> list[Hook]:

@@ -403,7 +403,9 @@ class Inbox:
     def store_entry(
         self, db: sqlite3.Connection, origin: int, entry: Entry, result: ReceivedMessage
     ) -> None:
-        """Spool an item if neither of its numbers shows that it arrived before."""
+        """Spool an item for the hooks, unless its number or the number in its Source shows that the
+        item arrived before.
+        """
         is_new = inbound.mark_arrived(
             db, origin, entry.sequence, compute_fingerprint(entry), result.now, sos=entry.sos
         )

@@ -224,7 +224,7 @@ class _ReceivedPackets:
         self._news.set()
 
     async def wait_for_next(self) -> HostReception:
-        """Return the next packet. If one already waits, return it at once, without a trio
+        """Return the next packet. A packet that already waits is returned at once, without a trio
         checkpoint.
         """
         while not self._entries:
@@ -340,7 +340,9 @@ class MeshtasticHost:
             await self.send_heartbeat()
 
     async def send_heartbeat(self) -> None:
-        """Send a heartbeat and wait for an answer. Raises RadioLost if none comes."""
+        """Send a heartbeat and wait for an answer. Raises RadioLost if the radio does not
+        answer.
+        """
         answers_told = self._answers.told
         await self._line.write(wire.encode_to_radio(ToRadio(heartbeat=Heartbeat())))
         with waits.move_on_after(ANSWER_TIMEOUT_S) as limit:

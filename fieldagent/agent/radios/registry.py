@@ -27,7 +27,7 @@ RADIOS = {
 def load_radio(name: str) -> Radio:
     """Load the radio `name`, which may be a third-party radio: `package.module:NAME`.
 
-    Raises WrongProperty, with a text that follows `radio-protocol`.
+    Raises WrongProperty, with a text that follows `radio-protocol`, if the radio cannot be loaded.
     """
     # Import this module here, so that a kit without a radio saves this memory.
     from fieldagent.agent.radios.contract import Radio
