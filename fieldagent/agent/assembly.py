@@ -274,7 +274,9 @@ def assemble_hub_channel(
     receipts_at_once: bool = False,
     carrier: Carrier | None = None,
 ) -> tuple[ChannelOutbox, HubReception]:
-    """Assemble the outbox and the reception of a channel that leads to the hub."""
+    """Assemble the outbox and the reception of a channel that leads to the hub. `credits_per_day`
+    is None if there is no budget, and `carrier` is None if this kit does not relay for neighbours.
+    """
     packing = Packing(journal, queue, key=key)
     budget = Budget(
         queue.channel,

@@ -140,7 +140,9 @@ def _open_sockets(settings: Settings) -> tuple[list[socket.socket], list[socket.
 
 
 def _find_page_address(settings: Settings, caller: str) -> str:
-    """Return the page's address in the caller's network."""
+    """Return the URL of the page in the network of the address `caller`. If the kit has no address
+    in that network, the URL contains the host name.
+    """
     near = [each for each in settings.page_listen if is_in(caller, [each])]
     own = next(filter(None, map(find_own_address, near)), None)
     return format_url(own or socket.gethostname(), settings.page_port)

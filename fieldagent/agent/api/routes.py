@@ -401,7 +401,7 @@ class LocalApi:
         return server_sent.make_stream_response(partial(self._parts.events.listen, topics_request))
 
     async def answer_metrics(self, request: Request) -> Response:
-        """Return the metrics for Prometheus."""
+        """Return the agent's metrics in the OpenMetrics text format."""
         status, faults = self._condition.get_status(), self._condition.count_faults()
         text = metrics.format_agent_metrics(status, faults, self._journal)
         return Response(200, text.encode(), openmetrics.CONTENT_TYPE)

@@ -140,7 +140,9 @@ async def _connect_to(
 
 
 def _bind(sock: trio.socket.SocketType, interface: str) -> None:
-    """Bind the socket to the interface (socket(7)). Raises Unreachable."""
+    """Restrict the socket to `interface` (SO_BINDTODEVICE, socket(7)). Raises Unreachable, for
+    example if the interface does not exist.
+    """
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, interface.encode() + b"\0")
     except OSError as error:

@@ -88,7 +88,6 @@ class ChannelLink:
 
     @property
     def state(self) -> LinkState:
-        """Return the channel's activity."""
         return self._state
 
     @state.setter

@@ -75,7 +75,9 @@ class FlightRecorder:
             self._size -= len(self._records.popleft().data)
 
     def format_trace(self, *, payloads: bool = False) -> str:
-        """Return the records in memory as a trace."""
+        """Return the records in memory as the text of a trace. If `payloads` is False, the text
+        contains no payloads.
+        """
         records = list(self._records)
         records_shown = records if payloads else mask(records, self.kind)
         return trace.format_head(self.kind, is_masked=not payloads) + trace.format_trace(

@@ -45,7 +45,7 @@ STARTS_MAX = 100
 
 @dataclass(frozen=True, slots=True)
 class LogbookContent:
-    """Content of the file."""
+    """Content of the logbook's file, from this start of the agent and from earlier starts."""
 
     boot: str = ""
     """The kernel's id of the boot; it is different for each boot."""

@@ -150,7 +150,7 @@ def _make_too_many(wait: float) -> Problem:
 
 
 def _read_version(path: Path) -> Version | None:
-    """Return the version of the file, or None if there is none."""
+    """Return the version of the passphrase's file, or None if the file does not exist."""
     try:
         status = path.stat()
     except OSError:

@@ -115,7 +115,7 @@ async def run_hook(
 
 @dataclass(frozen=True, slots=True)
 class JournalSpool:
-    """Implements `Spool` for one hook."""
+    """Implements `Spool` for one hook, with the payloads in the journal."""
 
     hook: str
     journal: Journal

@@ -30,6 +30,6 @@ def store_request(db: sqlite3.Connection, sequence: int, limit_s: int | None, no
 
 
 def read_last_request(journal: Journal) -> CheckInRequest | None:
-    """Return the last check-in request to the hub, or None if there is none."""
+    """Return the kit's last check-in request, or None if the kit has never made a request."""
     rows = journal.read("SELECT sequence, within, at, confirmed, heard FROM check_in")
     return CheckInRequest(*rows[0]) if rows else None

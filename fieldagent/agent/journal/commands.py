@@ -96,7 +96,7 @@ def begin(command_number: int, boot: str) -> Operation[None]:
 
 
 def store_answer(db: sqlite3.Connection, answer: CommandAnswer) -> None:
-    """Store the command's answer."""
+    """Store the answer to a command. The answer is not in a Package yet."""
     db.execute(
         "UPDATE command SET state = 'owed', outcome = ?, answer = ? WHERE number = ?",
         (int(answer.outcome), answer.body, answer.number),
@@ -130,7 +130,7 @@ def list_unanswered(journal: Journal) -> list[StoredCommand]:
 
 
 def list_newest(journal: Journal, limit: int) -> list[StoredCommand]:
-    """Return the newest commands, newest first."""
+    """Return at most `limit` commands, newest first."""
     return _read_known(
         journal.read(f"SELECT {_ROW} FROM command ORDER BY number DESC LIMIT ?", limit)
     )

@@ -384,7 +384,7 @@ def join_sos(incident: int, handle: str, *, is_raiser: bool) -> Operation[None]:
 
 
 class PersonInSos(NamedTuple):
-    """A person in an incident."""
+    """A person with a handheld who is part of an incident of this kit."""
 
     handle: str
     raised: bool

@@ -391,7 +391,7 @@ def mark_read_by(db: sqlite3.Connection, request_id: str, person_name: str) -> b
 def store_fragment(
     db: sqlite3.Connection, item: FragmentedItem, position: int, segment: bytes, now: float
 ) -> dict[int, bytes]:
-    """Store one fragment, and return all fragments of the item that this kit has."""
+    """Store one fragment. Return all stored fragments of the item by their positions."""
     db.execute(
         "INSERT OR REPLACE INTO slice VALUES (?, ?, ?, ?, ?, ?)", (*item, position, segment, now)
     )

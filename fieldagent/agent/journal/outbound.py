@@ -55,7 +55,9 @@ enough for thousands of Packages that end at the same time."""
 
 
 def _read_accepted(row: Sequence[Any]) -> StoredPackage:
-    """Return the Package of a row. Raises DamagedPackage."""
+    """Return the Package in a row with the columns `_COLUMNS`. Raises DamagedPackage if the
+    checksum is wrong or the text cannot be read.
+    """
     *values, crc, status, ended_at, origin, origin_sequence, undated, back, is_unproved = row
     sequence, id_, body, digest, key, *times = values
     accepted, expires, dated = times

@@ -25,7 +25,7 @@ def store_delta(db: sqlite3.Connection, payload: bytes) -> None:
 
 
 def find_payload(journal: Journal, digest: bytes) -> bytes | None:
-    """Return the delta's payload, or None if it is not stored."""
+    """Return the payload of the delta with `digest`, or None if the delta is not stored."""
     rows = journal.read("SELECT payload FROM program_delta WHERE digest = ?", digest)
     return bytes(rows[0][0]) if rows else None
 

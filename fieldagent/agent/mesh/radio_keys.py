@@ -38,7 +38,9 @@ class RadioKeys:
 
 
 def read_radio_keys(settings: Settings) -> RadioKeys:
-    """Return the keys of `radio-key` and `radio-key-next`."""
+    """Return the keys in the settings `radio-key` and `radio-key-next`, with the step of the change
+    that these settings mean.
+    """
     step = KeyStep.from_keys(settings.radio_key, settings.radio_key_next)
     return RadioKeys((*settings.radio_key, *settings.radio_key_next), step)
 

@@ -90,7 +90,9 @@ class Station:
     parcels: Parcels
 
     def use_group_keys(self, group: GroupKeys, step: KeyStep) -> None:
-        """Use the keys of `group` from now on."""
+        """Use the keys of `group` from now on. `step` is this kit's step in the change of the
+        keys.
+        """
         self.outbox.packing.tag_with(group.keys[0])
         self.packets.group = group
         self.key_change.set_step(step)

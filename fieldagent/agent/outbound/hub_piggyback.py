@@ -26,7 +26,7 @@ hub with a restored database raises the alarm again."""
 
 
 class HubPiggyback:
-    """Implements `Piggyback` for the hub."""
+    """Implements `Piggyback` for a channel to the hub."""
 
     def __init__(
         self, journal: Journal, queue: ChannelQueue, *, is_immediate: bool = False

@@ -79,7 +79,7 @@ class HubRoutes:
         return self._compute_relay_cost() is not None
 
     def get_valid_routes(self) -> dict[int, KnownRoute]:
-        """Return the valid routes by station."""
+        """Return the routes that are at most ROUTE_LIFETIME_S old, by station."""
         oldest = self._clock() - ROUTE_LIFETIME_S
         self._heard_routes = {
             n: each for n, each in self._heard_routes.items() if each.since > oldest

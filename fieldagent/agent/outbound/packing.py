@@ -129,7 +129,7 @@ added."""
 
 @dataclass(frozen=True, slots=True)
 class PackedTransmission:
-    """Content of one transmission."""
+    """Encoded content of one transmission, and the segments that it contains."""
 
     body: bytes
     segments: list[Segment]

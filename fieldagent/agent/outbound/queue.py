@@ -252,7 +252,9 @@ class Queue:
         return entry[_KEY]
 
     def get_in_flight(self) -> set[int]:
-        """Return the keys in flight."""
+        """Return the keys that were taken with `pop_due` and that have not been requeued or
+        removed.
+        """
         return self._skipped - self._held
 
     def is_superseded(self, key: int) -> bool:

@@ -155,7 +155,9 @@ def record_transmission(
 def record_failed_attempts(
     queue: ChannelQueue, settlement: Settlement, reason: str, now: float
 ) -> Operation[None]:
-    """Return the operation that records the failed attempts."""
+    """Return the operation that counts the failed attempts, and adds them to the history of each
+    Package.
+    """
     sequences, event = settlement.failed, settlement.event
     tried = outbound.record_try(queue.channel, sequences, ends_intent=settlement.is_intent_ended)
 

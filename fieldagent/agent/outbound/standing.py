@@ -13,7 +13,7 @@ from fieldagent.system.sentence import sentence
 
 
 class UnknownPackage(Exception):
-    """No Package has this id."""
+    """No Package in the journal has this id or sequence."""
 
 
 class PackageState(NamedTuple):
@@ -28,7 +28,9 @@ class PackageState(NamedTuple):
 
 
 def find_package_state(journal: Journal, id_: int) -> PackageState:
-    """Return the state of the newest Package with the id `id_`. Raises UnknownPackage."""
+    """Return the state of the newest Package with the id `id_`. Raises UnknownPackage if no Package
+    in the journal has this id.
+    """
     package = outbound.find_by_id(journal, id_)
     if package is None:
         raise UnknownPackage(
@@ -40,7 +42,9 @@ def find_package_state(journal: Journal, id_: int) -> PackageState:
 
 
 def get_package_state(journal: Journal, sequence: int) -> PackageState:
-    """Return the state of a Package. Raises UnknownPackage."""
+    """Return the state of a Package. Raises UnknownPackage if the Package is no longer in the
+    journal.
+    """
     package = outbound.find_by_sequence(journal, sequence)
     if package is None:
         raise UnknownPackage("the Package ended and is no longer kept")

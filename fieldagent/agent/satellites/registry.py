@@ -34,7 +34,7 @@ def get_modems() -> dict[str, str]:
 def load_modem(name: str) -> SatelliteModem:
     """Load the modem `name`, which may be a third-party modem: `package.module:NAME`.
 
-    Raises WrongProperty, with a text that follows `satellite-modem`.
+    Raises WrongProperty, with a text that follows `satellite-modem`, if the modem cannot be loaded.
     """
     # Import this module here, so that a kit without a satellite modem saves this memory.
     from fieldagent.agent.satellites.contract import SatelliteModem

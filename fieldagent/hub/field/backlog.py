@@ -49,7 +49,7 @@ class Queues(NamedTuple):
 
     @property
     def rows(self) -> int:
-        """Return the number of rows counted."""
+        """Return the number of all waiting and dead rows."""
         return self.deliveries.rows + self.webhooks.rows + self.dead.rows
 
 

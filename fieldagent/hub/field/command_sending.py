@@ -39,7 +39,9 @@ def is_paid(quote: CommandCost, bearer: str) -> bool:
 
 
 def store_command(db: Db, order: CommandToSend, grace: float, now: float) -> int:
-    """Store a command for sending, and return its number. Raises Refused."""
+    """Store a command for sending, and return its number. Raises Refused if the kit and the hub
+    share no secret.
+    """
     device = order.device
     secrets = device_keys.read_secrets(db, device)
     if not secrets:

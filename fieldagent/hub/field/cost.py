@@ -71,7 +71,7 @@ def list_costs_and_forecast(db: Db, posting: Posting, now: float) -> list[dict[s
 
 
 def _make_device_condition(posting: Posting) -> tuple[str, list[int]]:
-    """Return the SQL condition on a device, and its parameters."""
+    """Return the SQL condition for the devices that the push addresses, and its parameters."""
     if posting.device is not None:
         return "device.id = ?", [posting.device]
     if posting.target is not None:

@@ -117,7 +117,7 @@ def store_reason(db: Db, letter: int, device: int, reason: str) -> None:
 
 
 def delete_letter(db: Db, letter: int) -> None:
-    """Delete a dead letter permanently."""
+    """Delete a dead letter that the hub could use."""
     db.execute("DELETE FROM dead_letter WHERE id = ?", letter)
 
 
@@ -130,7 +130,7 @@ def discard_letter(
     actor: str = ADMINISTRATION,
 ) -> None:
     """Delete a dead letter because a person requested it, and record the deletion in the audit log.
-    Raises Refused.
+    Raises Refused if there is no such letter.
     """
     rows = db.execute("DELETE FROM dead_letter WHERE id = ? RETURNING device", letter)
     if not rows:

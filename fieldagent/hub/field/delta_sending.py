@@ -32,8 +32,8 @@ class DeltaCost(NamedTuple):
 
 
 def make_command(payload: bytes) -> RemoteCommand:
-    """Return the command that applies the update in `payload`, without its proof. Raises
-    Refused.
+    """Return the command that applies the update in `payload`, without its proof. Raises Refused if
+    the payload is too large for a Package.
     """
     if len(payload) > ITEM_BYTES_MAX:
         raise Refused(
@@ -88,7 +88,7 @@ def compute_cost(db: Db, posting: Posting, now: float) -> DeltaCost | None:
 
 
 def enter_delta(db: Db, posting: Posting, grace: float, now: float) -> None:
-    """Enter the delta. The hub pays for satellite messages if the link has not delivered the delta
-    after `grace` seconds.
+    """Enter the posting that sends the delta. The hub pays for satellite messages if the link has
+    not delivered the delta after `grace` seconds.
     """
     ledger.enter_all(db, [posting], now=now, grace=grace)

@@ -281,7 +281,9 @@ DELETED_AT_ONCE = 4
 
 
 def list_names(db: Db, needed: Sequence[NeededNames]) -> list[DeviceNames]:
-    """Return the names that each device is missing."""
+    """Return, for each device, the introductions of the members whose names the device is
+    missing.
+    """
     membership, devices = make_membership(db, {each.device for each in needed})
     members = {member for each in needed for member in each.members}
     member_values, numbers = make_membership(db, members or {THE_HUB})

@@ -29,7 +29,7 @@ MESSAGES_PER_STATEMENT_MAX = 500
 
 @dataclass(frozen=True, slots=True)
 class KitItems:
-    """Message with items of the kit that sent it over its own link."""
+    """A message that contains only items of the kit that sent the message over its own link."""
 
     device: Device
     entries: list[Entry]
@@ -37,7 +37,7 @@ class KitItems:
 
 @dataclass(slots=True)
 class IntakeResult:
-    """Result of one message."""
+    """Numbers of new and of repeated items in one message."""
 
     items: int = 0
     duplicates: int = 0
@@ -141,7 +141,7 @@ def enter_kit_items(
 
 
 def _record_new(db: Db, keys: Sequence[_Key], now: float) -> set[_Key]:
-    """Record the new keys and return them."""
+    """Record the arrivals that are new, and return their keys."""
     rows = [(device, 0, sequence, digest, now, 0) for device, sequence, digest in keys]
     arrivals = insert(
         db, "arrived", _ARRIVAL_COLUMNS, rows, "device, sequence, digest", conflict="DO NOTHING"

@@ -98,7 +98,7 @@ class IpMailbox:
         self._brings_to: list[int] = []
         """Devices in the kit's radio range, as reported over this link."""
         self._news = trio.Event()
-        """Set at the next change, and then replaced."""
+        """Event that is set at the next change. A new event then replaces it."""
         self._empty: trio.Event | None = None
         """Event that is set when there may be mail other than positions. None if there may be such
         mail already."""
@@ -380,7 +380,7 @@ def _mark_introduced(db: Db, loads: Sequence[_StoredLoad]) -> None:
 
 
 def _list_offers(db: Db, devices: Sequence[int]) -> list[list[Offer]]:
-    """Return the offers for each device."""
+    """Return the offers of settings and programs for each device."""
     kinds: list[dict[int, Offer]] = [
         {**kit_report.list_offers(db, devices)},
         {**update_offers.list_offers(db, devices)},

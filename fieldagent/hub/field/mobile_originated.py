@@ -393,7 +393,7 @@ class MobileOriginatedReceiver:
                 self._enter_item(db, entry, content, brought)
 
     def _enter_item(self, db: Db, entry: Entry, content: Item, brought: KitMessage) -> None:
-        """Enter an item for people, once."""
+        """Enter an item for people. Ignore the item if it arrived before."""
         device = brought.device
         # A doubtful entry is not new if the kit itself has sent the same entry.
         if (brought.doubt_reason and is_stored(db, entry, brought)) or not mark_arrived(

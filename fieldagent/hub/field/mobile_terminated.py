@@ -264,7 +264,9 @@ def _cut_into_fragments(large: WaitingItem, key: bytes | None, limit: int) -> li
 
 
 def _make_fragments(large: WaitingItem, key: bytes | None, limit: int) -> list[bytes]:
-    """Return one message for each fragment."""
+    """Return the encoded messages that contain the item's fragments, one message for each
+    fragment.
+    """
     return [
         _encode_fragment(large, fragment, key)
         for fragment in _cut_into_fragments(large, key, limit)

@@ -51,7 +51,7 @@ class OwnPositions:
 
     async def load(self, capacity: int) -> tuple[bytes, ...]:
         """Return the bodies of a message with the positions that the kit does not have. The result
-        is empty if there is none.
+        is empty if the kit has all positions.
         """
         feed = self._feed
         await feed.refresh()

@@ -222,7 +222,7 @@ class PositionFeeds:
         self._nursery: trio.Nursery | None = None
 
     def get_feed(self, workspace: int) -> PositionFeed:
-        """Return the feed of a workspace."""
+        """Return the feed of a workspace. The first call for a workspace creates its feed."""
         if workspace not in self._feeds:
             feed = PositionFeed(self._store, workspace, self._clock, self._least_rest)
             self._feeds[workspace] = feed

@@ -100,7 +100,7 @@ IS_ASKED = (
 
 
 def list_kits(db: Db, workspace: int, now: float) -> list[KeyKit]:
-    """Return the kits of a workspace that must get the key."""
+    """Return the kits of a workspace that must get the key, with the last step of each kit."""
     rows = db.execute(
         "SELECT device.id, device.name, coalesce(kit.step, 0), coalesce(kit.asked, 0),"
         " coalesce(kit.number, 0), coalesce(kit.given, 0), kit.outcome, coalesce(kit.said, ''),"
@@ -325,7 +325,7 @@ STATES = {None: "asked", CommandOutcome.REFUSED: "refused", CommandOutcome.FAILE
 
 
 def describe_state(kit: KeyKit, step: int) -> str:
-    """Return the state of a kit for people."""
+    """Return the state of a kit in the change to `step`, as a text for people."""
     if kit.step >= step:
         return "done"
     if kit.left_out:

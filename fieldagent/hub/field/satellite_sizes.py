@@ -2,7 +2,7 @@
 
 For example, an SBD modem accepts 270 bytes in a message. If no addressed kit can receive the push,
 the hub refuses it with the reason. If only some kits can receive the push, the hub enters it. For
-the other kits, it waits for a link.
+the other kits, the push waits for a link.
 """
 
 from __future__ import annotations

@@ -67,7 +67,7 @@ _MEMBERS = {name: field.attribute for name, field in ITEMS["location"].members.i
 
 
 class TrackerReport(NamedTuple):
-    """One report of a tracker."""
+    """One report of a tracker, with a position, alarms or both."""
 
     ident: str
     """Id that the tracker itself reports."""

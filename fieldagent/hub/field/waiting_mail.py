@@ -76,7 +76,7 @@ class Mail(NamedTuple):
 
 
 def read_mail(db: Db, requests: Sequence[MailAsked]) -> list[Mail]:
-    """Return the mail of each device."""
+    """Return the waiting mail for the device of each request, in the order of the requests."""
     devices = list(dict.fromkeys(each.device.id for each in requests))
     now = max(each.now for each in requests)
     highest_numbers = NumbersUnderWay(

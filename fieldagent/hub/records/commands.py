@@ -42,7 +42,7 @@ that hears the kit. Both are free of charge."""
 
 @dataclass(frozen=True, slots=True)
 class CommandToSend:
-    """A command to be sent."""
+    """A command for a device, and the bearer that the hub may use for it."""
 
     workspace: int
     device: int
@@ -363,7 +363,6 @@ def _make_entry(device: int, number: int, body: bytes) -> Entry | None:
 
 @lru_cache(maxsize=100)
 def _log_damage_once(device: int, number: int) -> None:
-    """Log a damaged command once."""
     log.error(
         "command %d to device %d is damaged in the database, and is not sent: send it again, and"
         " check the disk",

@@ -55,7 +55,7 @@ IS_LINKED = (
 @dataclass(slots=True)
 class Lease:
     lost: trio.Event = field(default_factory=trio.Event)
-    """Set when the link must end."""
+    """Event that is set when the link must end."""
     stranded: str = ""
     """Reason why the owner of the lease is unknown. Empty if another link has the lease, or if the
     device must not have a lease."""

@@ -42,7 +42,7 @@ satellite operator. `sent`: the operator has accepted this message."""
 
 @dataclass(frozen=True, slots=True)
 class Posting:
-    """An item to be entered."""
+    """An item that the hub must enter, with its sender, its addressee and its options."""
 
     workspace: int
     sender: int
@@ -56,7 +56,8 @@ class Posting:
     unauthenticated: bool = False
     """True for an SOS whose sender is not authenticated."""
     back: int = 0
-    """For an SOS: see `envelope.Entry.back`."""
+    """For an SOS: number of items back to the first item of the incident
+    (`envelope.Entry.items_back`)."""
     target: int | None = None
     """Member to whom the item is addressed. None: everyone in the workspace except the sender."""
     team: int | None = None
@@ -324,7 +325,9 @@ def _make_entry(posting: Posting) -> Entry:
 
 
 def _store(db: Db, postings: Sequence[tuple[Posting, int | None]], now: float) -> list[ItemIds]:
-    """Store items. Each is paired with its sender, or without a `source` with its subject."""
+    """Store items. Each item is paired with the device that sent it. An item without a `source` is
+    paired with the device that it is about, or with None.
+    """
     return _store_all(db, postings, now)[0]
 
 

@@ -68,7 +68,9 @@ class QuietHours(NamedTuple):
 
 
 def parse_hours(text: str) -> QuietHours:
-    """Parse quiet hours such as `22:00-06:00 Europe/Zurich`. Raises WrongHours."""
+    """Parse quiet hours such as `22:00-06:00 Europe/Zurich`. Raises WrongHours if the form is
+    wrong, the hours have no length, or the time zone is unknown.
+    """
     match = HOURS.fullmatch(text)
     if match is None:
         raise WrongHours(

@@ -113,7 +113,7 @@ _FROM_DUE = (
 
 
 def is_due(db: Db, now: float) -> bool:
-    """Return True if a ring alert is due."""
+    """Return True if a modem needs a ring alert now."""
     return bool(db.execute(f"SELECT 1{_FROM_DUE} LIMIT 1", now, now))
 
 

@@ -48,7 +48,7 @@ class Hours(NamedTuple):
         return " to ".join(f"{each // 60:02}:{each % 60:02}" for each in self) + " UTC"
 
     def is_within(self, now: float) -> bool:
-        """Return True if `now` is within the hours."""
+        """Return True if the Unix time `now` is within the hours of its UTC day."""
         return is_among(self.begins, self.ends, now % _DAY / _MINUTE)
 
     def compute_next_change(self, now: float) -> float:
@@ -105,7 +105,9 @@ def hand_over(
 
 
 def end_watch(db: Db, workspace: int, member: int, note: str, now: float) -> bool:
-    """End a dispatcher's watch. Return False if the dispatcher is not on watch."""
+    """End a dispatcher's watch, and store the note unless it is empty. Return False if the
+    dispatcher is not on watch.
+    """
     if not db.execute(
         "UPDATE shift SET ended = ?, note = CASE WHEN ? = '' THEN note ELSE ? END"
         f" WHERE workspace = ? AND member = ? AND {_IS_ON_WATCH} RETURNING id",

@@ -34,7 +34,9 @@ def format_day(now: float) -> str:
 
 
 def choose_days(since: str | None, until: str | None, now: float) -> tuple[str, str]:
-    """Return the first and last day of a listing. Missing values are replaced by defaults."""
+    """Return the first and last day of a listing. If `since` is None, the listing begins
+    DAYS_DEFAULT days before `now`. If `until` is None, it ends today.
+    """
     return since or format_day(now - DAYS_DEFAULT * 86_400.0), until or format_day(now)
 
 

@@ -60,7 +60,7 @@ def parse_usage(
     lines: Iterable[str], column_names: Mapping[str, str] = {}, date_format: str | None = None
 ) -> list[CountedDay]:
     """Return the counts of each modem and day. `column_names` maps kinds of content to column
-    names. `date_format` is a `strptime` format. Raises WrongUsageFile.
+    names. `date_format` is a `strptime` format. Raises WrongUsageFile if the file is invalid.
     """
     days: dict[tuple[str, str], list[tuple[int, int, str]]] = {}
     for imei, day, paid, size, reference in _read_rows(lines, column_names, date_format):
