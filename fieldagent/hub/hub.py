@@ -104,7 +104,7 @@ SYNTHETIC_PART = "synthetic items"
 
 
 class Hub:
-    """One process of the hub."""
+    """One process of the hub: its parts, and the state that they share."""
 
     def __init__(
         self,

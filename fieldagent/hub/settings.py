@@ -393,7 +393,9 @@ def make_database_options(settings: HubSettings, *, upgrade: bool = False) -> Da
 
 
 def get_default_path(environ: Mapping[str, str] = os.environ) -> Path:
-    """Return `$XDG_CONFIG_HOME/fieldagent/hub.properties`."""
+    """Return `$XDG_CONFIG_HOME/fieldagent/hub.properties`, or the same file in `~/.config` if the
+    variable is not set.
+    """
     return find_xdg_directory(environ, "XDG_CONFIG_HOME", ".config") / "hub.properties"
 
 

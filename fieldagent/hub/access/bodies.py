@@ -32,7 +32,7 @@ def read_body(
     load: Callable[[bytes], Any] = load_document,
 ) -> dict[str, Any]:
     """Return the values of the body's members, by attribute name. `load` parses the JSON. Raises
-    Problem.
+    Problem with all errors in the body.
     """
     try:
         document = load(get_required_body(request))

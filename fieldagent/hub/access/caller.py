@@ -80,7 +80,7 @@ class Caller:
 
     @property
     def may_answer(self) -> bool:
-        """Return True if the caller may answer an SOS."""
+        """Return True if the caller's role in the workspace allows answers to an SOS."""
         return self.role in ANSWERING
 
 
@@ -161,7 +161,7 @@ def find_address(request: Request, trusted_networks: Sequence[Network]) -> str:
 
 
 class Call(NamedTuple):
-    """A call to authorise."""
+    """A call to authorise: its credentials, its time and its purpose."""
 
     proof: Proof
     proven: int | None

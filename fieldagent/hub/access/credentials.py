@@ -97,7 +97,7 @@ def _add(db: Db, kind: str, name: str, now: float, **columns: Any) -> tuple[int,
 
 
 def list_credentials(db: Db, kind: str, workspace: int) -> list[Row]:
-    """Return the credentials of the kind `kind` in a workspace."""
+    """Return the credentials of a workspace. `kind` is `key`, `token` or `source`."""
     return _find_rows(db, kind, workspace, "")
 
 

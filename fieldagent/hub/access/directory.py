@@ -72,7 +72,7 @@ def list_workspaces(db: Db) -> list[Row]:
 
 def find_workspace(db: Db, name_or_id: str) -> int:
     """Return the id of the workspace with this id or name. If the text is empty, return the only
-    workspace. Raises Refused.
+    workspace. Raises Refused if there is no match or, without a text, more than one workspace.
     """
     if not name_or_id:
         rows = db.execute("SELECT id FROM workspace WHERE name <> ? LIMIT 2", SYNTHETIC)
@@ -486,7 +486,9 @@ def list_devices(db: Db, workspace: int, now: float) -> list[Row]:
 
 
 def find_device_named(db: Db, workspace: int, name_or_id: str) -> int:
-    """Return the id of the device with this id, name or IMEI in a workspace. Raises Refused."""
+    """Return the id of the device with this id, name or IMEI in a workspace. Raises Refused if no
+    device matches.
+    """
     of_workspace = "SELECT id, name, imei FROM device WHERE workspace = ? ORDER BY id"
     devices = db.execute(of_workspace, workspace)
     # Try a number as an id first, even if it is also the name of another device.

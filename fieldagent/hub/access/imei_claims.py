@@ -30,7 +30,9 @@ class ImeiHolder(NamedTuple):
 
 
 def find_holder(db: Db, imei: str, device: int = 0) -> ImeiHolder | None:
-    """Return the device with the IMEI, except `device`. Return None if there is none."""
+    """Return the device, other than `device`, that has the IMEI. Return None if no other device has
+    the IMEI.
+    """
     rows = db.execute("SELECT id, workspace FROM device WHERE imei = ? AND id <> ?", imei, device)
     return ImeiHolder(*rows[0]) if rows else None
 

@@ -60,8 +60,8 @@ class Passkeys:
         return webauthn.options_to_json(options)
 
     async def find_owner(self, credential: Any) -> int:
-        """Return the member whose passkey has signed the response `credential`. Raises Problem
-        401.
+        """Return the member whose passkey has signed the response `credential`. Raises Problem 401
+        if the hub does not know the passkey or cannot verify the response.
         """
         credential_id = self._read_credential_id(credential)
         rows = await self._store.read(
@@ -118,7 +118,9 @@ class Passkeys:
         return webauthn.options_to_json(options)
 
     async def add(self, member: int, name: str, credential: Any) -> int:
-        """Store a passkey that a browser has created, and return its id. Raises Problem."""
+        """Store a passkey that a browser has created, and return its id. Raises Problem 422 if the
+        response is invalid, and 409 if the passkey is known or the member has too many.
+        """
         try:
             verified = webauthn.verify_registration_response(
                 credential=credential,
@@ -171,7 +173,9 @@ class Passkeys:
         ]
 
     async def remove(self, member: int, passkey_id: int) -> None:
-        """Remove a passkey of the member. Raises Problem 404."""
+        """Remove a passkey of the member. Raises Problem 404 if the member has no passkey with this
+        id.
+        """
         now = self._clock()
 
         def delete(db: Db) -> bool:

@@ -53,7 +53,9 @@ class Recipient(NamedTuple):
 
 
 def find_recipient(db: Db, workspace: int, person: Person) -> Recipient:
-    """Find the recipient that `person` names in a workspace."""
+    """Find the recipient that `person` names in a workspace. If no recipient is found, the result
+    contains the reason.
+    """
     kind, number, text = _split_name(person)
     if text and kind == "" and _is_address(text):
         address_kind = "E-mail" if "@" in text else "Telephone"
@@ -222,7 +224,7 @@ def add_group(
     now: float,
     actor: str = ADMINISTRATION,
 ) -> int:
-    """Add a group and return its id. Raises Refused."""
+    """Add a group and return its id. Raises Refused with the reason if the name is invalid."""
     name = " ".join(name.split())
     if not name or len(name.encode()) > NAME_BYTES_MAX or ":" in name or "@" in name:
         raise Refused(
@@ -253,7 +255,9 @@ def add_group(
 
 
 def find_group(db: Db, workspace: int, name_or_id: str) -> int:
-    """Return the id of the group with this id or name. Raises Refused."""
+    """Return the id of the group with this id or name. Raises Refused if the workspace has no such
+    group.
+    """
     for row in list_groups(db, workspace):
         if name_or_id == str(row["id"]) or name_or_id.casefold() == str(row["name"]).casefold():
             return int(row["id"])
@@ -266,7 +270,7 @@ def find_group(db: Db, workspace: int, name_or_id: str) -> int:
 
 
 def list_groups(db: Db, workspace: int) -> list[Row]:
-    """Return each group with the ids and names of its members."""
+    """Return the groups of a workspace, each with the ids and names of its members."""
     rows = make_named_rows(
         db,
         "SELECT id, name, over_satellite FROM team WHERE workspace = ? ORDER BY name",

@@ -60,7 +60,9 @@ def list_workspaces(db: Db, subject: Subject) -> list[int | None]:
 
 
 def find_subject(db: Db, kind: str, workspace: str, name_or_id: str) -> Subject:
-    """Find a subject by its id or name. Raises Refused."""
+    """Find a user, device or workspace by its id or name. Raises Refused if there is no such
+    subject.
+    """
     if kind == "workspace":
         id_, table = directory.find_workspace(db, name_or_id), "workspace"
     elif kind == "device":

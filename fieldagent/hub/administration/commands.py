@@ -77,7 +77,9 @@ class CommandsApi:
         return make_page(request, {"commands": rows[:limit]}, "before", next_number)
 
     async def answer_cost(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
-        """Return the cost of a command and its answer, without sending the command."""
+        """Return the cost of a command and its answer over satellite, without sending the
+        command.
+        """
         refuse_others(request, ())
         command = _read_command(read_body(request, COMMAND_FIELDS)["words"])
         now = self._acts.clock()
@@ -148,7 +150,7 @@ def _get_command_or_404(db: Db, device: int, command: int, now: float) -> dict[s
 
 
 def _read_command(words: str) -> RemoteCommand:
-    """Parse the text of a command. Raises Problem."""
+    """Parse the text of a command. Raises Problem if the text is not a command."""
     try:
         command = parse_command(words.split())
     except NotACommand as wrong_words:

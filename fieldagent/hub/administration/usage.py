@@ -27,7 +27,7 @@ class UsageApi:
         self._prices = prices
 
     def make_routes(self) -> list[Route]:
-        """Return the route of a device's usage."""
+        """Return the route `GET /api/devices/{id}/usage`."""
         return [self._acts.route("GET", "/api/devices/{id}/usage", self.answer_usage)]
 
     async def answer_usage(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002

@@ -108,7 +108,7 @@ class EventStreams:
         self._judge = authentication.judge(Purpose.READ)
 
     def route(self) -> Route:
-        """Return the route of the event stream."""
+        """Return the route `GET /api/events`."""
         return Route("GET", "/api/events", self.listen, judge=self._judge)
 
     async def listen(self, request: Request, caller: Caller) -> Response:

@@ -113,8 +113,8 @@ class HubApi:
             return await self._authentication.authenticate(head, Purpose.PUSH)
 
     async def push(self, request: Request, caller: Caller) -> Response:
-        """Accept a push. Respond with status 200 and the path of the push's state. Raises
-        Problem.
+        """Accept a push. Respond with status 200 and the path of the push's state. Raises Problem
+        if the hub refuses the push.
         """
         with self._count_request():
             request_id = await self._push(request, caller)

@@ -36,7 +36,9 @@ BYTES_MAX = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class ItemFilter:
-    """Filter on the items that a caller may see."""
+    """Filter on the items that a caller may see. A field that is None or empty selects all
+    items.
+    """
 
     sender: int | None = None
     device: int | None = None

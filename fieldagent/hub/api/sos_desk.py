@@ -46,7 +46,7 @@ TEXT_MAX = 2_000
 
 def acknowledge(db: Db, incident: Sos, member: int, text: str, now: float) -> Sos:
     """Record that a person has seen an SOS. If the same person repeats this, nothing changes.
-    Raises Refused.
+    Raises Refused if another person has seen the SOS or if the SOS is closed.
     """
     if incident.state == SosState.SEEN and incident.seen_by == member:
         return incident

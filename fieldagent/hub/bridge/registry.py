@@ -10,7 +10,7 @@ from fieldagent.system.named_object import import_named_object
 
 
 def get_bridges() -> Mapping[str, BridgeKind]:
-    """Return all bridges by name."""
+    """Return the kinds of bridges that extensions add, by name."""
     return {
         name: import_named_object(place, BridgeKind)
         for name, place in list_places("bridges").items()

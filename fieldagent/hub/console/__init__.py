@@ -245,7 +245,9 @@ class Console:
 
 
 async def _hash_chosen(password: str, old_password: str) -> str:
-    """Return the hash of a password that a user has chosen. Raises Problem."""
+    """Return the hash of a password that a user has chosen. Raises Problem if the password is too
+    short, too long, or the same as before.
+    """
     if not PASSWORD_LEAST <= len(password) <= PASSWORD_MOST or password == old_password:
         expected = sentence(
             "must be different, with {least} to {most} characters",

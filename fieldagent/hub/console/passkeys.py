@@ -108,7 +108,9 @@ class PasskeyRoutes:
         return make_json_response({"id": number}, 201)
 
     async def remove(self, request: Request, caller: Caller, number: str) -> Response:
-        """Remove one of the caller's own passkeys. Raises Problem 404."""
+        """Remove one of the caller's own passkeys. Raises Problem 404 if the caller has no such
+        passkey.
+        """
         _check_signed_in_here(caller)
         if not number.isascii() or not number.isdigit():
             raise Problem(404, "you have no such passkey")

@@ -49,7 +49,7 @@ class PushRoutes:
 
     async def answer_key(self, request: Request, caller: Caller) -> Response:
         """Return the hub's public key. A subscription with this key accepts messages only from this
-        hub. Raises Problem 409.
+        hub. Raises Problem 409 if the subject is empty, and 404 if the library is missing.
         """
         self._check_subject()
         _require_library()

@@ -77,7 +77,7 @@ class AnswerPage:
         self._clock = clock
 
     def make_routes(self) -> list[Route]:
-        """Return the routes of the page."""
+        """Return the routes that show the question (GET) and acknowledge the incident (POST)."""
         post = partial(Route, "POST", alarm_link.PATH, self.answer, body=BODY, media_types=(FORM,))
         return [Route("GET", alarm_link.PATH, self.show_question), post()]
 
@@ -266,7 +266,9 @@ def _make_page(status: int, language: str, title: str, content: str) -> Response
 
 
 def _read_text(request: Request) -> str:
-    """Return the text field of the form. Raises Problem."""
+    """Return the text field of the form as one visible line. Raises Problem 400 if the body is not
+    a form.
+    """
     try:
         fields: Mapping[str, list[str]] = parse_qs(request.body.decode())
     except ValueError:

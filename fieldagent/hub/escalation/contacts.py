@@ -81,7 +81,7 @@ class NewContact(NamedTuple):
 def add_contact(
     db: Db, workspace: int, new: NewContact, *, now: float, actor: str = ADMINISTRATION
 ) -> int:
-    """Add a contact and return its id. Raises Refused."""
+    """Add a contact and return its id. Raises Refused with the reason if the contact is invalid."""
     check_name(new.name)
     kind = new.kind or find_kind(new.address, get_contact_kinds()).name
     ((contact_count,),) = db.execute(
@@ -163,7 +163,7 @@ def list_all(db: Db, workspace: int) -> list[AlarmContact]:
 
 
 def find_contact(db: Db, workspace: int, contact: int) -> AlarmContact:
-    """Return the contact with this id. Raises Refused."""
+    """Return the contact with this id. Raises Refused if the workspace has no such contact."""
     rows = db.execute(
         f"SELECT {_COLUMNS} FROM alarm_contact WHERE id = ? AND workspace = ?", contact, workspace
     )
@@ -180,7 +180,9 @@ def find_contact(db: Db, workspace: int, contact: int) -> AlarmContact:
 def remove_contact(
     db: Db, workspace: int, contact: int, *, now: float, actor: str = ADMINISTRATION
 ) -> None:
-    """Remove a contact and everything that waits for the contact. Raises Refused."""
+    """Remove a contact and everything that waits for the contact. Raises Refused if the workspace
+    has no such contact.
+    """
     entry = find_contact(db, workspace, contact)
     delete_contact(db, entry.id)
     write_line(db, workspace, actor, "contact remove", f"{entry.id} {entry.name}", now)

@@ -78,7 +78,7 @@ class ContactHost(NamedTuple):
 
 
 class ContactAnswer(NamedTuple):
-    """An answer of a contact."""
+    """A contact's answer by SMS or email, as its service delivered it."""
 
     kind: str
     id: str

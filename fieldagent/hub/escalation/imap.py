@@ -54,7 +54,9 @@ _LOCAL = ("localhost", "127.0.0.1", "::1")
 
 
 def reply_address(address: str, message_id: str) -> str:
-    """Return the address for replies to a message (RFC 5233)."""
+    """Return the address to which a person replies to a message: the hub's address with
+    `message_id` in its local part (RFC 5233).
+    """
     local, _, domain = address.rpartition("@")
     return f"{local}+{message_id}@{domain}"
 

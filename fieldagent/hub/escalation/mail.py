@@ -90,7 +90,9 @@ def _make_refused(host: str, code: int, text: bytes | str, remedy: str) -> Hando
 
 
 def read_password(path: Path | None) -> str:
-    """Return the first line of the file, which is the password. Raises OSError."""
+    """Return the first line of the file, which is the password, or '' if `path` is None. Raises
+    OSError.
+    """
     return "" if path is None else read_first_line(path)
 
 
@@ -129,7 +131,7 @@ def _describe_answer_ways(language: str) -> str:
 
 
 def check_mail_address(value: str) -> str:
-    """Check an email address and return it unchanged. Raises WrongProperty."""
+    """Return `value` unchanged if it is an email address. Raises WrongProperty otherwise."""
     if not MAIL.fullmatch(value):
         raise WrongProperty(
             sentence(

@@ -50,7 +50,7 @@ def _load_kinds(places: tuple[str, ...]) -> Kinds:
 
 def find_kind(address: str, kinds: Kinds, settings: Own | None = None) -> ContactKind:
     """Return the kind of an address. If several kinds match, return the first kind that is
-    configured in `settings`. Raises Refused.
+    configured in `settings`. Raises Refused if no kind matches.
     """
     fitting = [kind for kind in kinds.values() if kind.is_one(address)]
     if not fitting:
@@ -75,7 +75,7 @@ class ContactSenders:
         return kind.is_answered(self.host)
 
     async def send_notice(self, kind: str, address: str, notice: Notice) -> HandoverResult:
-        """Send a notice, and return the result."""
+        """Send a notice with the sender of its kind, and return the result."""
         send = self._senders.get(kind)
         if send is None:
             return HandoverResult(HandoverOutcome.FAILED, describe_missing_kind(kind))

@@ -24,7 +24,7 @@ class FleetApi:
         self._judge = authentication.judge(Purpose.READ)
 
     def make_routes(self) -> list[Route]:
-        """Return the route of the fleet's condition."""
+        """Return the route `GET /api/fleet`."""
         return [Route("GET", "/api/fleet", self.answer_fleet, judge=self._judge)]
 
     async def answer_fleet(self, request: Request, caller: Caller) -> Response:

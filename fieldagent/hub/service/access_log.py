@@ -68,7 +68,7 @@ _ADMINISTRATION = (
 
 
 def find_call_name(path: str, method: str) -> str:
-    """Return the name that a call has in the metrics."""
+    """Return the name under which the metrics count a call, from its path and method."""
     if path.startswith(("/console", _LINKS)):
         return "console"
     if path.startswith("/operator/"):

@@ -54,16 +54,16 @@ class DatabaseSide(Protocol):
     """Name for people."""
 
     def read_rows(self, table: Table) -> Iterator[Row]:
-        """Return all rows, in any order."""
+        """Return all rows of a table, in any order."""
 
     def count(self, table: Table) -> int:
-        """Return the number of rows."""
+        """Return the number of rows in a table."""
 
     def fill(self, table: Table, rows: Iterable[Row]) -> None:
-        """Insert the rows."""
+        """Insert the rows into a table."""
 
     def read_next_id(self, table: Table) -> int:
-        """Return the id that the next new row gets."""
+        """Return the id that the next new row of a table gets."""
 
     def set_next_id(self, table: Table, number: int) -> None: ...
 

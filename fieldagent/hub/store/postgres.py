@@ -176,7 +176,7 @@ def _mark_parameters(sql: str) -> bytes:
 
 
 class PostgresStore:
-    """Implements `Store`."""
+    """Implements `Store` with a PostgreSQL database."""
 
     shared = True
 

@@ -238,7 +238,9 @@ def _cut(connection: Connection) -> None:
 
 
 def _read_password(path: Path) -> str:
-    """Return the first line of the password file. Raises StoreUnavailable."""
+    """Return the first line of the password file. Raises StoreUnavailable if the file cannot be
+    read.
+    """
     try:
         return read_first_line(path)
     except (OSError, UnicodeDecodeError) as error:

@@ -98,7 +98,7 @@ class _SqliteDb:
 
 
 class SqliteStore:
-    """Implements `Store`."""
+    """Implements `Store` with an SQLite file."""
 
     shared = False
     _full = False

@@ -71,7 +71,9 @@ class Flow:
         return was_down
 
     def record_failure(self, now: float, chance: float) -> None:
-        """Record a failure. `chance` is in [0, 1)."""
+        """Record a failure: halve the width, and set the time of the next probe. `chance` is a
+        random number in [0, 1).
+        """
         self.failures, self.width = self.failures + 1, max(self.width // 2, 1)
         self.probe_at = now + PROBE_PAUSE_MIN_S * (1 + chance)
 

@@ -33,7 +33,9 @@ _COMPATIBLE = ipaddress.IPv6Network("::/96")
 
 
 def is_public(address: str, allowed_networks: Sequence[Network] = ()) -> bool:
-    """Return True if the address is public or in one of `allowed_networks`."""
+    """Return True if the address, and each IPv4 address to which it leads, is public or in one of
+    `allowed_networks`.
+    """
     parsed_address = ipaddress.ip_address(address.partition("%")[0])
     return all(_is_public(each, allowed_networks) for each in _list_meant(parsed_address))
 

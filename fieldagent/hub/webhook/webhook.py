@@ -32,7 +32,7 @@ class Webhook:
     """True if the webhook also gets the delivery steps of items."""
 
     def get_name(self) -> str:
-        """Return the name of the webhook for people."""
+        """Return the id and the host of the webhook, as a name for people."""
         return f"webhook {self.id} ({urlsplit(self.url).hostname})"
 
     def get_extra_headers(self) -> tuple[tuple[str, str], ...]:
