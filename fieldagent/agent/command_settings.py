@@ -9,7 +9,9 @@ ALLOWED_VERBS = tuple(verb.name for verb in VERBS if verb.allowed)
 
 
 def read_names(value: str) -> tuple[str, ...]:
-    """Parse a list of command names such as `status log`, or `none`. Raises WrongProperty."""
+    """Parse a list of command names such as `status log`, or `none`. Raises WrongProperty for any
+    other value.
+    """
     if value == "none":
         return ()
     names = tuple(dict.fromkeys(value.replace(",", " ").split()))

@@ -16,7 +16,7 @@ CANNED_MOST, CANNED_CHARACTERS = 20, 160
 
 
 def _read_canned(value: str) -> tuple[str, ...]:
-    """Parse `none`, or texts separated by semicolons. Raises WrongProperty."""
+    """Parse `none`, or texts separated by semicolons. Raises WrongProperty for any other value."""
     texts = () if value == "none" else tuple(each.strip() for each in value.split(";"))
     fits = all(0 < len(each) <= CANNED_CHARACTERS for each in texts)
     if not fits or len(texts) > CANNED_MOST:

@@ -152,7 +152,7 @@ _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 def read_hub_address(value: str) -> str:
     """Parse the hub's address: https://HOST, or http:// on loopback. The result has no final slash.
-    Raises WrongProperty.
+    Raises WrongProperty for any other value.
     """
     parts = urlsplit(read_url(value))
     if parts.path not in ("", "/") or parts.query or parts.fragment or parts.username is not None:

@@ -34,7 +34,7 @@ def make_integer_reader(low: int, high: int) -> Callable[[str], int]:
 
 
 def read_integer(text: str) -> int:
-    """Parse an integer. Raises ValueError."""
+    """Parse an integer. Raises ValueError for any other text."""
     return int(text)
 
 
@@ -44,7 +44,7 @@ port = make_integer_reader(0, 65_535)
 
 
 def read_seconds(text: str) -> float:
-    """Parse a number of seconds, 0 or more. Raises ArgumentTypeError."""
+    """Parse a number of seconds, 0 or more. Raises ArgumentTypeError for any other text."""
     try:
         number = float(text)
     except ValueError:
@@ -55,7 +55,7 @@ def read_seconds(text: str) -> float:
 
 
 def read_positive(value: str) -> float:
-    """Parse a number above 0. Raises ArgumentTypeError."""
+    """Parse a number above 0. Raises ArgumentTypeError for any other text."""
     if not 0 < float(value) < 1e12:
         raise argparse.ArgumentTypeError(f"{value!r} is not a number above 0")
     return float(value)
@@ -63,7 +63,7 @@ def read_positive(value: str) -> float:
 
 def read_decimal(text: str) -> float:
     """Parse a number such as `2450.5`, or `2450,5` as in many languages. `2,450` is refused,
-    because it is ambiguous. Raises ArgumentTypeError.
+    because it is ambiguous. Raises ArgumentTypeError for any other text.
     """
     if match := re.fullmatch(r"([+-]?\d+),(\d{1,2})", text, re.ASCII):
         text = f"{match[1]}.{match[2]}"
@@ -76,7 +76,7 @@ def read_decimal(text: str) -> float:
 
 def read_duration(text: str) -> float:
     """Parse a duration such as 90m, 12h or 2d, and return its seconds. The minimum is 5 minutes.
-    Raises ArgumentTypeError.
+    Raises ArgumentTypeError for any other text.
     """
     number, unit = text[:-1], {"m": 60.0, "h": 3600.0, "d": 86_400.0}.get(text[-1:])
     seconds = float(number) * unit if unit and number.replace(".", "", 1).isdecimal() else 0.0
@@ -86,8 +86,8 @@ def read_duration(text: str) -> float:
 
 
 def read_minute(text: str) -> int:
-    """Parse a time of day such as 06:30, and return the minutes since midnight. Raises
-    ValueError.
+    """Parse a time of day such as 06:30, and return the minutes since midnight. Raises ValueError
+    for any other text.
     """
     hour, minute = text.split(":")
     if not (0 <= int(hour) < 24 and 0 <= int(minute) < 60):
@@ -97,7 +97,7 @@ def read_minute(text: str) -> int:
 
 def wait(text: str) -> int:
     """Parse a duration such as 90s, 5m or 2h, from 10 s to a week, and return its seconds. Raises
-    ValueError.
+    ValueError for any other text.
     """
     seconds = read_span(text)
     if seconds is None or not 10 <= seconds <= 604_800:
@@ -141,7 +141,9 @@ read_credit_count.__name__ = "a number of credits, from 0 on"
 
 
 def read_days(text: str) -> float:
-    """Parse the number of days for which a key is valid. Raises ArgumentTypeError."""
+    """Parse the number of days for which a key is valid. Raises ArgumentTypeError for any other
+    text.
+    """
     if not 0 < float(text) <= DAYS_MAX:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0, {DAYS_MAX} at most")
     return float(text)
@@ -152,20 +154,20 @@ read_positive.__name__ = "a number above 0"
 
 
 def read_day(text: str) -> str:
-    """Parse a day such as 2026-09-21. Raises ValueError."""
+    """Parse a day such as 2026-09-21. Raises ValueError for any other text."""
     from datetime import date  # Import it only here, because other commands do not need it.
 
     return date.fromisoformat(text).isoformat()
 
 
 def read_pairs(text: str) -> tuple[tuple[str, str], ...]:
-    """Parse a list such as imei=Device,credits=Used. Raises ValueError."""
+    """Parse a list such as imei=Device,credits=Used. Raises ValueError for any other text."""
     split = [each.split("=", 1) for each in text.split(",")]
     return tuple((what.strip(), name.strip()) for what, name in split)
 
 
 def read_setting(text: str) -> tuple[str, str]:
-    """Parse NAME=VALUE. Raises ArgumentTypeError."""
+    """Parse NAME=VALUE. Raises ArgumentTypeError for any other text."""
     name, equals, value = text.partition("=")
     if not name or not equals or not value:
         raise argparse.ArgumentTypeError(f"{text!r} is not a setting; use NAME=VALUE")

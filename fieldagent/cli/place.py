@@ -32,7 +32,7 @@ class TypedPosition(NamedTuple):
 
 def read_place(words: Sequence[str]) -> TypedPosition:
     """Return the position at the beginning of the words. Degrees are kept as typed, because the
-    receiver parses them. Raises CallFailed.
+    receiver parses them. Raises CallFailed if the words do not begin with a position.
     """
     words = _split_words(words)
     if _MAY_BE_GRID.match(" ".join(words)):
@@ -73,7 +73,9 @@ def _read_in_grid(words: Sequence[str]) -> TypedPosition:
 
 
 def read_only_place(words: Sequence[str]) -> TypedPosition:
-    """Return the position, if all words belong to it. Raises CallFailed."""
+    """Return the position, if all words belong to it. Raises CallFailed if the words are not
+    exactly a position.
+    """
     typed = read_place(words)
     if typed.remaining_words:
         raise CallFailed(

@@ -12,7 +12,7 @@ _KEY = re.compile(r'"([\x20\x21\x23-\x5b\x5d-\x7e]{1,255})"|([\x21\x23-\x7e][\x2
 
 def read_idempotency_key(headers: Mapping[str, str]) -> str | None:
     """Return the key in the header, with or without quotes, or None if there is no header. Raises
-    Problem 400.
+    Problem 400 if the header is invalid.
     """
     value = headers.get("idempotency-key")
     if value is None:

@@ -42,7 +42,7 @@ def parse_stream_request(request: Request, known_topics: Sequence[str]) -> Strea
     """Parse the query parameters `topics`, which contains some of `known_topics`, and `alive`, the
     seconds from 1 to 60.
 
-    Raises Problem 400.
+    Raises Problem 400 if the query is invalid.
     """
     query = dict(request.query)
     topics = query.get("topics", ",".join(known_topics)).split(",")

@@ -52,7 +52,7 @@ _TILES = re.compile(r"https?://[\w.:\[\]-]+/[!-~]*", re.ASCII)
 
 def check_tile_address(value: str) -> str:
     """Check and return the URL of a map's tiles. Its path must contain {z}, {x} and {y} once each.
-    Raises WrongProperty.
+    Raises WrongProperty for any other value.
     """
     remainder = value
     for place in ("{z}", "{x}", "{y}"):
@@ -68,7 +68,7 @@ def check_tile_address(value: str) -> str:
 
 def read_tls_address(value: str) -> str:
     """Check and return an https URL with a host name. Browsers support passkeys only at such URLs.
-    Raises WrongProperty.
+    Raises WrongProperty for any other value.
     """
     parts = urlsplit(value)
     try:
@@ -84,7 +84,9 @@ def read_tls_address(value: str) -> str:
 
 
 def read_items_route(value: str) -> str:
-    """Return "off", "on", or the URL to which synthetic items are pushed. Raises WrongProperty."""
+    """Return "off", "on", or the URL to which synthetic items are pushed. Raises WrongProperty for
+    any other value.
+    """
     if value in ("off", "on"):
         return value
     try:

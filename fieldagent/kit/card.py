@@ -67,7 +67,7 @@ def _find_waiting_card(root: Path) -> Path | None:
 
 
 def _read(path: Path) -> str:
-    """Read and check the file. Raises InvalidSettings."""
+    """Read and check the file. Raises InvalidSettings with all errors in the file."""
     text = read_file(path, is_required=True)
     card_format.parse(text, path)
     return text

@@ -31,8 +31,8 @@ _PRE_SHARED = re.compile(r"[0-9a-f]{64}")
 
 
 def read_host_name(value: str) -> str:
-    """Parse a host name: a single label in lower case, at most 63 characters. Raises
-    WrongProperty.
+    """Parse a host name: a single label in lower case, at most 63 characters. Raises WrongProperty
+    for any other value.
     """
     if not LABEL.fullmatch(value):
         raise WrongProperty(
@@ -43,7 +43,7 @@ def read_host_name(value: str) -> str:
 
 def read_country(value: str) -> str:
     """Parse a country code of two capital letters. Whether the country exists is not checked.
-    Raises WrongProperty.
+    Raises WrongProperty for any other value.
     """
     if not COUNTRY.fullmatch(value):
         raise WrongProperty(f"must be a country in two capitals, such as CH, not {value!r}")
@@ -61,7 +61,9 @@ def is_pass_phrase(text: str) -> bool:
 
 
 def read_network_name(value: str) -> str:
-    """Parse the name of a Wi-Fi: 1 to 32 bytes of printable UTF-8. Raises WrongProperty."""
+    """Parse the name of a Wi-Fi: 1 to 32 bytes of printable UTF-8. Raises WrongProperty for any
+    other value.
+    """
     if not is_network_name(value):
         raise WrongProperty(f"must be a Wi-Fi name of 1 to 32 bytes, not {value!r}")
     return value
@@ -69,7 +71,7 @@ def read_network_name(value: str) -> str:
 
 def read_password(value: str) -> str:
     """Parse a Wi-Fi password that a person has typed, or the key that was derived from it
-    (`derive_pre_shared_key`). Raises WrongProperty.
+    (`derive_pre_shared_key`). Raises WrongProperty for any other value.
     """
     if _PRE_SHARED.fullmatch(value):
         return value
@@ -80,7 +82,7 @@ def read_password(value: str) -> str:
 
 def read_time_zone(value: str) -> str:
     """Parse the name of a time zone. Only `card.check_settings` checks whether it exists. Raises
-    WrongProperty.
+    WrongProperty for any other value.
     """
     if not _ZONE.fullmatch(value):
         raise WrongProperty(f"must be a time zone such as Europe/Zurich, not {value!r}")
@@ -88,7 +90,9 @@ def read_time_zone(value: str) -> str:
 
 
 def read_interface(value: str) -> str:
-    """Parse an IPv4 or IPv6 address with the length of its network. Raises WrongProperty."""
+    """Parse an IPv4 or IPv6 address with the length of its network. Raises WrongProperty for any
+    other value.
+    """
     try:
         if "/" in value:
             return str(ipaddress.ip_interface(value))
@@ -100,7 +104,7 @@ def read_interface(value: str) -> str:
 
 
 def read_address(value: str) -> str:
-    """Parse an IPv4 or IPv6 address without a network. Raises WrongProperty."""
+    """Parse an IPv4 or IPv6 address without a network. Raises WrongProperty for any other value."""
     try:
         return str(ipaddress.ip_address(value))
     except ValueError:
@@ -135,7 +139,9 @@ REQUIRED_SETTINGS = {
 
 
 def parse(text: str, path: Path) -> dict[str, str]:
-    """Parse the file, and return the settings by name. Raises InvalidSettings."""
+    """Parse the file, and return the settings by name. Raises InvalidSettings with all errors in
+    the file.
+    """
     values, pairs, faults = read(text, path, KEYS)
     faults += [
         f"{name} needs {other}"

@@ -84,7 +84,7 @@ class Field:
 
 def read_text(value: Any) -> str:
     """Return `value` if it is a string of at most `ITEM_BYTES_MAX` bytes of UTF-8. Raises
-    WrongValue.
+    WrongValue for any other value.
     """
     if not isinstance(value, str):
         raise WrongValue("must be a string")
@@ -122,7 +122,9 @@ def _read_base64(value: Any) -> bytes:
 
 
 def read_int32(value: Any) -> int:
-    """Return a 32-bit integer. 12.0 is accepted, true is not. Raises WrongValue."""
+    """Return a 32-bit integer. 12.0 is accepted, true is not. Raises WrongValue for any other
+    value.
+    """
     if isinstance(value, float) and value.is_integer():
         # 12.0 is an integer in JSON Schema, and clients that have only floats write integers this
         # way.
@@ -135,7 +137,9 @@ def read_int32(value: Any) -> int:
 
 
 def read_seconds(value: Any) -> int:
-    """Return a number of seconds, which must be 1 or more. Raises WrongValue."""
+    """Return a number of seconds, which must be 1 or more. Raises WrongValue for any other
+    value.
+    """
     seconds = read_int32(value)
     if seconds < 1:
         raise WrongValue("must be 1 second or more")
@@ -175,7 +179,9 @@ def _make_coordinate_reader(limit: float, side_letters: str) -> Reader:
 
 
 def read_timestamp(value: Any) -> datetime:
-    """Parse a time in RFC 3339 or ISO 8601. A time without an offset is UTC. Raises WrongValue."""
+    """Parse a time in RFC 3339 or ISO 8601. A time without an offset is UTC. Raises WrongValue for
+    any other value.
+    """
     if not isinstance(value, str):
         raise WrongValue("must be a string with an ISO 8601 time")
     try:
@@ -347,7 +353,7 @@ NUMBER_MAX = 2**32 - 1
 
 def read_person(value: Any) -> Person:
     """Return an addressee or author: the number of a user or group, or a name or address. Raises
-    WrongValue.
+    WrongValue for any other value.
     """
     if isinstance(value, float) and value.is_integer():
         value = int(value)
@@ -369,8 +375,8 @@ def read_person(value: Any) -> Person:
 
 
 def read_receipt(value: Any) -> bool:
-    """Return True for the member `receipt`, whose only allowed value is "read". Raises
-    WrongValue.
+    """Return True for the member `receipt`, whose only allowed value is "read". Raises WrongValue
+    for any other value.
     """
     if value != "read":
         raise WrongValue('may only be "read"; leave it out to ask for nothing')

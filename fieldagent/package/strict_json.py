@@ -32,7 +32,7 @@ def load_document(
     body: bytes, *, members_max: int = MEMBERS_MAX, parts_max: int = PARTS_MAX
 ) -> Any:
     """Return the value of a body. The limits are parameters, because a few bodies, such as a shape
-    on the map, need higher ones. Raises NotJson.
+    on the map, need higher ones. Raises NotJson if the body is not JSON or exceeds a limit.
     """
     try:
         text = body.decode()
@@ -76,7 +76,9 @@ def check_depth(text: str) -> None:
 
 
 def _check_limits(text: str, members_max: int = MEMBERS_MAX, parts_max: int = PARTS_MAX) -> None:
-    """Check the limits, counting only brackets and commas outside strings. Raises NotJson."""
+    """Check the limits, counting only brackets and commas outside strings. Raises NotJson if a
+    limit is exceeded.
+    """
     # Replace escapes by characters of the same length, so that the next quote ends a string.
     text = text.replace("\\\\", "..").replace('\\"', "..")
     open_brackets: list[tuple[int, str]] = []

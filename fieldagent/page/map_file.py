@@ -13,13 +13,13 @@ from fieldagent.system.wording import describe_reason
 
 
 def read_about(path: Path) -> MapAbout:
-    """Return the map file's description. Raises UnusableMap."""
+    """Return the map file's description. Raises UnusableMap if the map file cannot be used."""
     return pmtiles_file.read_about(path) if _is_pmtiles(path) else mbtiles.read_about(path)
 
 
 def read_tile(path: Path, zoom: int, x: int, y: int) -> Tile | None:
     """Return a tile, or None if the map does not have it. `y` counts from the north. Raises
-    UnusableMap.
+    UnusableMap if the map file cannot be read.
     """
     look = pmtiles_file.read_tile if _is_pmtiles(path) else mbtiles.read_tile
     return look(path, zoom, x, y)

@@ -50,7 +50,7 @@ def _limit_resources(db: sqlite3.Connection) -> None:
 
 
 def read_about(path: Path) -> MapAbout:
-    """Return the map file's description. Raises UnusableMap."""
+    """Return the map file's description. Raises UnusableMap if the map file cannot be used."""
     with _open_file(path) as db:
         metadata = dict(db.execute("SELECT name, value FROM metadata").fetchmany(METADATA_MAX))
         ((lowest, highest),) = db.execute("SELECT min(zoom_level), max(zoom_level) FROM tiles")
@@ -78,7 +78,7 @@ def read_about(path: Path) -> MapAbout:
 
 def read_tile(path: Path, zoom: int, x: int, y: int) -> Tile | None:
     """Return a tile, or None if the map does not have it. `y` counts from the north. Raises
-    UnusableMap.
+    UnusableMap if the map file cannot be read.
     """
     with _open_file(path) as db:
         rows = db.execute(

@@ -45,7 +45,7 @@ def _open_file(path: Path) -> Iterator[BinaryIO]:
 
 
 def read_about(path: Path) -> MapAbout:
-    """Return the map file's description. Raises UnusableMap."""
+    """Return the map file's description. Raises UnusableMap if the map file cannot be used."""
     with _open_file(path) as file:
         header = _read_header(file)
         size, least = os.fstat(file.fileno()).st_size, header.end()
@@ -71,7 +71,7 @@ def read_about(path: Path) -> MapAbout:
 
 def read_tile(path: Path, zoom: int, x: int, y: int) -> Tile | None:
     """Return a tile, or None if the map does not have it. `y` counts from the north. Raises
-    UnusableMap.
+    UnusableMap if the map file cannot be read.
     """
     number = pmtiles.compute_tile_number(zoom, x, y)
     with _open_file(path) as file:

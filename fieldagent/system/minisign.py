@@ -63,7 +63,7 @@ def parse_keys(text: str) -> list[TrustedKey]:
 
 
 def parse_signature(text: str) -> Signature:
-    """Parse a signature file. Raises NotSigned."""
+    """Parse a signature file. Raises NotSigned if the file has another form."""
     lines = text.splitlines()
     if len(lines) < 4 or not lines[2].startswith(COMMENT):
         raise NotSigned("the signature is not in minisign's format")
@@ -97,7 +97,9 @@ def verify_comment(signature: Signature, keys: Iterable[TrustedKey]) -> str:
 
 
 def _find_key(signature: Signature, keys: Iterable[TrustedKey]) -> TrustedKey:
-    """Return the trusted key of the signature. Raises NotSigned."""
+    """Return the trusted key of the signature. Raises NotSigned if no trusted key made the
+    signature.
+    """
     trusted_keys = list(keys)
     key = next((each for each in trusted_keys if each.id == signature.key), None)
     if key is None:

@@ -88,7 +88,7 @@ def format_sum(parts: Iterable[tuple[Price, float]]) -> str:
 
 
 def read_credit_price(value: str) -> Price:
-    """Parse a price such as `0.12 EUR`. Raises WrongProperty."""
+    """Parse a price such as `0.12 EUR`. Raises WrongProperty for any other value."""
     match = _PRICE.fullmatch(value)
     if match is None:
         raise WrongProperty(f"must be an amount and a currency, such as 0.12 EUR, not {value!r}")

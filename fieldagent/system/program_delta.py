@@ -96,7 +96,7 @@ def make_delta(old_contents: bytes, after: bytes) -> bytes:
 
 
 def parse_delta(body: bytes) -> Delta:
-    """Parse a delta. Raises NoDelta."""
+    """Parse a delta. Raises NoDelta for malformed data."""
     rest = body.removeprefix(MAGIC)
     if rest == body or len(rest) <= 2 * DIGEST:
         raise NoDelta("the file is not a delta, or is from a later version")

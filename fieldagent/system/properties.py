@@ -88,7 +88,9 @@ def make_choices_reader(*words: str) -> Callable[[str], frozenset[str]]:
 
 
 def split_url(value: str, *schemes: str) -> SplitResult | None:
-    """Split a URL. Return None if it has another scheme or no host. Raises WrongProperty."""
+    """Split a URL. Return None if it has another scheme or no host. Raises WrongProperty for any
+    other value.
+    """
     try:
         parts = urlsplit(value)
         port = parts.port
@@ -103,8 +105,8 @@ def split_url(value: str, *schemes: str) -> SplitResult | None:
 
 
 def read_url(value: str) -> str:
-    """Check that `value` is an http or https URL with a host, and return it. Raises
-    WrongProperty.
+    """Check that `value` is an http or https URL with a host, and return it. Raises WrongProperty
+    for any other value.
     """
     if split_url(value, "http", "https") is None:
         raise WrongProperty(f"must be a URL such as https://example.org/inbound, not {value!r}")
@@ -112,7 +114,9 @@ def read_url(value: str) -> str:
 
 
 def read_endpoint(value: str) -> tuple[str, int]:
-    """Parse HOST:PORT. The brackets of an IPv6 address are removed. Raises WrongProperty."""
+    """Parse HOST:PORT. The brackets of an IPv6 address are removed. Raises WrongProperty for any
+    other value.
+    """
     host, _, port = value.rpartition(":")
     if not host:
         raise WrongProperty(f"must be HOST:PORT, not {value!r}")
@@ -138,7 +142,7 @@ def _check_host(host: str) -> None:
 
 def read_networks(value: str) -> tuple[ipaddress.IPv4Network | ipaddress.IPv6Network, ...]:
     """Parse networks in CIDR notation, separated by spaces. The value may be empty. Raises
-    WrongProperty.
+    WrongProperty for any other value.
     """
     try:
         return tuple(ipaddress.ip_network(each) for each in value.split())
@@ -149,7 +153,9 @@ def read_networks(value: str) -> tuple[ipaddress.IPv4Network | ipaddress.IPv6Net
 
 
 def read_absolute_path(value: str) -> Path:
-    """Parse a path that begins with /. The file is not checked. Raises WrongProperty."""
+    """Parse a path that begins with /. The file is not checked. Raises WrongProperty for any other
+    value.
+    """
     if not value.startswith("/"):
         raise WrongProperty(f"must be a path that begins with /, not {value!r}")
     return Path(value)

@@ -34,7 +34,7 @@ class Release(NamedTuple):
 
 def parse_release(comment: str) -> Release:
     """Parse the trusted comment of a release: its kind, version, day of signing and expiry. Raises
-    NotSigned.
+    NotSigned if the comment has another form.
     """
     match = _FORM.fullmatch(comment)
     if match is None:

@@ -16,7 +16,7 @@ PREFIX = "whsec_"
 
 
 def read_secrets(value: str) -> tuple[str, ...]:
-    """Parse the secrets in a setting. Raises WrongProperty."""
+    """Parse the secrets in a setting. Raises WrongProperty if a secret is invalid."""
     secrets = tuple(value.split())
     for secret in secrets:
         size = _compute_base64_size(secret.removeprefix(PREFIX))

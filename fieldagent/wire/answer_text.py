@@ -60,7 +60,7 @@ def _find_most(select: Callable[[int], Sequence[str]], maximum: int, size: int) 
 
 
 def unpack(body: bytes) -> str:
-    """Return the text of an answer. Raises RemoteProtocolError."""
+    """Return the text of an answer. Raises RemoteProtocolError for malformed data."""
     form, rest = body[:1], body[1:]
     if form == PLAIN:
         return rest.decode("utf-8", "replace")

@@ -39,7 +39,7 @@ class Frame:
 
 
 def parse_callsign(text: str) -> Callsign:
-    """Parse a callsign such as `N0CALL-7`. Raises LocalProtocolError."""
+    """Parse a callsign such as `N0CALL-7`. Raises LocalProtocolError for any other text."""
     match = re.fullmatch(r"([A-Z0-9]{1,6})(?:-([0-9]|1[0-5]))?", text)
     if match is None:
         raise LocalProtocolError(f"{text!r} is not a call sign such as N0CALL-7")
@@ -66,7 +66,7 @@ def encode(frame: Frame) -> bytes:
 
 def decode(data: bytes) -> Frame | None:
     """Decode a UI frame without layer 3 (PID F0). Return None for any other frame. Raises
-    RemoteProtocolError.
+    RemoteProtocolError for malformed data.
     """
     calls: list[Callsign] = []
     at = 0

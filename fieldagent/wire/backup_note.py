@@ -156,7 +156,9 @@ KINDS = frozenset(BackupKind)
 
 
 def decode_note(items: Sequence[Any]) -> BackupNote:
-    """Parse a note whose first member is one of `KINDS`. Raises RemoteProtocolError."""
+    """Parse a note whose first member is one of `KINDS`. Raises RemoteProtocolError for malformed
+    data.
+    """
     match items:
         case [BackupKind.SUMMARY, sent, sent_digest, hours, got, got_digest, *_] if _is_all_numbers(
             sent, hours, got

@@ -25,7 +25,7 @@ def encode_bitmap(indexes: Set[int], count: int, digest: bytes) -> bytes:
 
 def decode_bitmap(bitmap: bytes, count: int) -> tuple[frozenset[int], bytes]:
     """Parse a bitmap of `count` fragments (0: of items), and return the numbers and the digest. The
-    digest is empty if there are no items. Raises ValueError.
+    digest is empty if there are no items. Raises ValueError for malformed data.
     """
     full = -(-count // 8) if count else max(0, len(bitmap) - DIGEST_BYTES)
     bits, digest = int.from_bytes(bitmap[:full], "little"), bitmap[full:]

@@ -389,7 +389,7 @@ def encode_command(command: RemoteCommand) -> list[Any]:
 
 
 def decode_command(verb: Any, proof: Any, *arguments: Any) -> RemoteCommand:
-    """Parse a command. Raises ValueError."""
+    """Parse a command. Raises ValueError for malformed data."""
     expect(is_in_range(verb, minimum=1), "verb")
     expect(isinstance(proof, bytes) and len(proof) <= 64, "proof")
     expect(len(arguments) <= ARGUMENTS_MAX and all(map(_is_argument, arguments)), "arguments")
@@ -408,7 +408,7 @@ def encode_answer(answer: CommandAnswer) -> list[Any]:
 
 
 def decode_answer(time: int, number: Any, outcome: Any, body: Any = b"") -> CommandAnswer:
-    """Parse the answer to a command. Raises ValueError."""
+    """Parse the answer to a command. Raises ValueError for malformed data."""
     expect(is_in_range(number, minimum=0), "number of a command")
     expect(is_in_range(outcome, minimum=0, maximum=max(CommandOutcome)), "outcome known here")
     return CommandAnswer(number, CommandOutcome(outcome), read_bytes(body))

@@ -98,7 +98,7 @@ def extract_message(buffer: bytearray) -> bytes | None:
     """Remove the first message from `buffer`, and return its elements. Return None if more bytes
     are needed.
 
-    Raises RemoteProtocolError.
+    Raises RemoteProtocolError for malformed data.
     """
     if buffer and buffer[0] != VERSION:
         raise RemoteProtocolError(f"not DirectIP: it begins with {buffer[0]}")
@@ -118,7 +118,7 @@ def extract_message(buffer: bytearray) -> bytes | None:
 
 
 def parse_mobile_originated(elements: bytes) -> DirectIpMo:
-    """Parse a mobile-originated message. Raises RemoteProtocolError."""
+    """Parse a mobile-originated message. Raises RemoteProtocolError for malformed data."""
     contents = _split(elements)
     reference, imei, status, momsn, mtmsn, time = _unpack(_MO_HEADER, contents, MO_HEADER)
     payload = contents.get(MO_PAYLOAD)
@@ -146,14 +146,14 @@ def salvage_payload(elements: bytes) -> tuple[str, bytes]:
 
 
 def parse_mobile_terminated(elements: bytes) -> DirectIpMt:
-    """Parse a mobile-terminated message. Raises RemoteProtocolError."""
+    """Parse a mobile-terminated message. Raises RemoteProtocolError for malformed data."""
     contents = _split(elements)
     client_id, imei, flags = _unpack(_MT_HEADER, contents, MT_HEADER)
     return DirectIpMt(client_id, _read_imei(imei), contents.get(MT_PAYLOAD), flags)
 
 
 def parse_confirmation(elements: bytes) -> Confirmation:
-    """Parse the confirmation of an MT message. Raises RemoteProtocolError."""
+    """Parse the confirmation of an MT message. Raises RemoteProtocolError for malformed data."""
     client_id, imei, reference, status = _unpack(
         _MT_CONFIRMATION, _split(elements), MT_CONFIRMATION
     )
@@ -161,7 +161,9 @@ def parse_confirmation(elements: bytes) -> Confirmation:
 
 
 def parse_mo_confirmation(elements: bytes) -> bool:
-    """Return True if the hub has accepted the MO message. Raises RemoteProtocolError."""
+    """Return True if the hub has accepted the MO message. Raises RemoteProtocolError for malformed
+    data.
+    """
     return _unpack(struct.Struct(">B"), _split(elements), MO_CONFIRMATION)[0] == 1
 
 

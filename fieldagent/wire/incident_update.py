@@ -29,7 +29,9 @@ def decode_incident_update(
     text: Any = None,
     proof: Any = None,
 ) -> IncidentUpdate:
-    """Parse the members of an entry after its time. Raises RemoteProtocolError."""
+    """Parse the members of an entry after its time. Raises RemoteProtocolError for malformed
+    data.
+    """
     expect(is_in_range(incident, minimum=0), "number of the incident")
     expect(is_in_range(state, minimum=0, maximum=len(_STATES_BY_NUMBER) - 1), "word known here")
     expect(station is None or is_in_range(station, minimum=1), "station")
@@ -49,8 +51,8 @@ def encode_incident_update(update: IncidentUpdate) -> list[Any]:
 
 
 def decode_text(value: Any) -> str:
-    """Parse a text or the number of a canned text, and return the text. Raises
-    RemoteProtocolError.
+    """Parse a text or the number of a canned text, and return the text. Raises RemoteProtocolError
+    for malformed data.
     """
     if is_int(value):
         expect(is_in_range(value, minimum=0, maximum=canned.NUMBER_MAX), "number of canned words")

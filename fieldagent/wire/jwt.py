@@ -36,8 +36,8 @@ class PublicKey:
 
 
 def parse_public_key(pem: str) -> PublicKey:
-    """Parse a SubjectPublicKeyInfo of an RSA key (RFC 7468 section 13). Raises
-    LocalProtocolError.
+    """Parse a SubjectPublicKeyInfo of an RSA key (RFC 7468 section 13). Raises LocalProtocolError
+    if the text is not such a key.
     """
     lines = [line.strip() for line in pem.strip().splitlines()]
     try:
@@ -71,7 +71,9 @@ def _split_der_element(data: bytes, tag: int) -> tuple[bytes, bytes]:
 
 
 def verify(token: str, key: PublicKey) -> dict[str, Any]:
-    """Return the claims of a token that `key` has signed. Raises RemoteProtocolError."""
+    """Return the claims of a token that `key` has signed. Raises RemoteProtocolError if the token
+    is malformed or the signature is wrong.
+    """
     parts = token.split(".")
     if len(parts) != 3:
         raise RemoteProtocolError(f"not a JSON Web Token: that has three parts, not {len(parts)}")
@@ -98,7 +100,9 @@ def verify(token: str, key: PublicKey) -> dict[str, Any]:
 
 
 def _decode_document(name: str, part: str) -> Any:
-    """Decode one part of a token. Errors contain its `name`. Raises ValueError."""
+    """Decode one part of a token. Errors contain its `name`. Raises ValueError for malformed
+    data.
+    """
     try:
         return load_document(_decode(part))
     except NotJson as error:
@@ -114,7 +118,9 @@ def _encode_padded(message: bytes, size: int) -> bytes:
 
 
 def _decode(part: str) -> bytes:
-    """Decode base64url without padding, RFC 7515 section 2. Raises ValueError."""
+    """Decode base64url without padding, RFC 7515 section 2. Raises ValueError for malformed
+    data.
+    """
     if not part.isascii():
         raise ValueError("it is not ASCII")
     try:

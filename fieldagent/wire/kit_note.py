@@ -220,8 +220,8 @@ Note = KitReport | Offer | Directory | HasDirectory | StationsInRange | BackupNo
 
 
 def decode(body: bytes) -> Note | None:
-    """Decode a note. Return None if its kind is from a later version. Raises
-    RemoteProtocolError.
+    """Decode a note. Return None if its kind is from a later version. Raises RemoteProtocolError
+    for malformed data.
     """
     items = strict_cbor.decode_single(body)
     if not isinstance(items, list) or not items or type(items[0]) is not int:

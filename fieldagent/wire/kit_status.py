@@ -143,14 +143,14 @@ def encode_version(version: str) -> bytes:
 
 
 def decode_version(content: bytes) -> str:
-    """Decode a program's version, and return it as text. Raises ValueError."""
+    """Decode a program's version, and return it as text. Raises ValueError for malformed data."""
     if len(content) not in (3, 5):
         raise ValueError("a version has 3 or 5 bytes")
     return _count_words(content[:3], int.from_bytes(content[3:], "big"))
 
 
 def decode(body: bytes) -> KitStatus:
-    """Decode a kit's status. Raises RemoteProtocolError."""
+    """Decode a kit's status. Raises RemoteProtocolError for malformed data."""
     if len(body) < _BODY.size or body[0] != FORM:
         raise RemoteProtocolError("a kit's status has an unknown format")
     _, a, b, c, since, free, used_share, degrees, volts, up, machine, starts, *rest = _BODY.unpack(

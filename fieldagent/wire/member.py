@@ -28,12 +28,12 @@ def expect(condition: bool, missing_part: str) -> None:
 
 
 def read_text(value: Any) -> str:
-    """Return a text member. Raises ValueError."""
+    """Return a text member. Raises ValueError for any other value."""
     expect(isinstance(value, str), "text")
     return str(value)
 
 
 def read_bytes(value: Any) -> bytes:
-    """Return a byte string member. Raises ValueError."""
+    """Return a byte string member. Raises ValueError for any other value."""
     expect(isinstance(value, bytes), "bytes")
     return bytes(value)

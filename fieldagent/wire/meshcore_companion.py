@@ -295,7 +295,7 @@ def ask_telemetry(key: bytes) -> bytes:
 
 
 def decode_self(content: bytes) -> CompanionSelf:
-    """Parse the radio's description of itself. Raises RemoteProtocolError."""
+    """Parse the radio's description of itself. Raises RemoteProtocolError for malformed data."""
     body = _read_body(content, CompanionMessage.SELF_INFO, _SELF.size)
     fields = _SELF.unpack_from(body)
     kind, power, _, key, latitude, longitude, _, _, _, by_hand = fields[:10]
@@ -325,7 +325,7 @@ def encode_self(device: CompanionSelf) -> bytes:
 
 def decode_device(content: bytes) -> CompanionDevice:
     """Parse the description of the device. For firmware before version 3, the numbers in the result
-    are 0. Raises RemoteProtocolError.
+    are 0. Raises RemoteProtocolError for malformed data.
     """
     body = _read_body(content, CompanionMessage.DEVICE_INFO, 1)
     if len(body) <= _DEVICE.size:
@@ -350,7 +350,9 @@ def encode_device(device: CompanionDevice) -> bytes:
 
 
 def decode_contact(content: bytes) -> CompanionContact:
-    """Parse a contact from the list, or an unsolicited contact. Raises RemoteProtocolError."""
+    """Parse a contact from the list, or an unsolicited contact. Raises RemoteProtocolError for
+    malformed data.
+    """
     kind = CompanionMessage.CONTACT
     if content[:1] == bytes([CompanionMessage.NEW_ADVERT]):
         kind = CompanionMessage.NEW_ADVERT
@@ -358,7 +360,9 @@ def decode_contact(content: bytes) -> CompanionContact:
 
 
 def decode_bare_contact(body: bytes) -> CompanionContact:
-    """Parse a contact without the first byte, which is the kind. Raises RemoteProtocolError."""
+    """Parse a contact without the first byte, which is the kind. Raises RemoteProtocolError for
+    malformed data.
+    """
     if len(body) < _CONTACT.size:
         raise RemoteProtocolError(f"a contact has {_CONTACT.size} bytes, not {len(body)}")
     key, kind, flags, length, path, name, advertised, latitude, longitude, changed = (
@@ -387,7 +391,9 @@ def encode_contact(contact: CompanionContact) -> bytes:
 
 
 def decode_text(content: bytes) -> CompanionText:
-    """Parse the answer to `NEXT_MESSAGE`, except data of a channel. Raises RemoteProtocolError."""
+    """Parse the answer to `NEXT_MESSAGE`, except data of a channel. Raises RemoteProtocolError for
+    malformed data.
+    """
     kind = content[0] if content else -1
     body, snr = content[1:], None
     if kind in (CompanionMessage.TEXT, CompanionMessage.CHANNEL_TEXT):
@@ -429,7 +435,7 @@ def _read_hops(path: int) -> int | None:
 
 
 def decode_sent(content: bytes) -> CompanionSent:
-    """Parse the answer to a sent message. Raises RemoteProtocolError."""
+    """Parse the answer to a sent message. Raises RemoteProtocolError for malformed data."""
     route, ack, wait = _SENT_FORM.unpack_from(
         _read_body(content, CompanionMessage.SENT, _SENT_FORM.size)
     )
@@ -443,22 +449,24 @@ def encode_sent(answer: CompanionSent) -> bytes:
 
 
 def decode_ack(content: bytes) -> bytes:
-    """Return the four bytes that identify the acknowledged message. Raises RemoteProtocolError."""
+    """Return the four bytes that identify the acknowledged message. Raises RemoteProtocolError for
+    malformed data.
+    """
     return _read_body(content, CompanionMessage.ACK, 4)[:4]
 
 
 def decode_advert(content: bytes) -> bytes:
-    """Return the key of the heard contact. Raises RemoteProtocolError."""
+    """Return the key of the heard contact. Raises RemoteProtocolError for malformed data."""
     return _read_body(content, CompanionMessage.ADVERT, KEY_BYTES)[:KEY_BYTES]
 
 
 def decode_time(content: bytes) -> int:
-    """Return the radio's clock as Unix time. Raises RemoteProtocolError."""
+    """Return the radio's clock as Unix time. Raises RemoteProtocolError for malformed data."""
     return int(_NUMBER.unpack_from(_read_body(content, CompanionMessage.TIME, _NUMBER.size))[0])
 
 
 def decode_channel(content: bytes) -> CompanionChannel:
-    """Parse a channel. Raises RemoteProtocolError."""
+    """Parse a channel. Raises RemoteProtocolError for malformed data."""
     body = _read_body(content, CompanionMessage.CHANNEL, _CHANNEL.size)
     index, name, key = _CHANNEL.unpack_from(body)
     return CompanionChannel(index, _read_text(name), key)
@@ -493,7 +501,7 @@ LPP_VOLTAGE = 0x74
 
 def decode_telemetry(content: bytes) -> tuple[bytes, float | None]:
     """Return the first six bytes of the sender's key, and its battery voltage in volts, or None if
-    the voltage is unknown. Raises RemoteProtocolError.
+    the voltage is unknown. Raises RemoteProtocolError for malformed data.
     """
     body = _read_body(content, CompanionMessage.TELEMETRY, 1 + PREFIX_BYTES)
     sender, values = body[1 : 1 + PREFIX_BYTES], body[1 + PREFIX_BYTES :]
@@ -514,7 +522,9 @@ def encode_telemetry(sender: bytes, volts: float) -> bytes:
 
 
 def decode_position(body: bytes) -> tuple[int, int]:
-    """Parse the argument of SET_POSITION, in 1e-6 degree. Raises RemoteProtocolError."""
+    """Parse the argument of SET_POSITION, in 1e-6 degree. Raises RemoteProtocolError for malformed
+    data.
+    """
     _is_long_enough(body, 8)
     latitude, longitude, _ = _POSITION.unpack(body[:12].ljust(12, b"\0"))
     return latitude, longitude
@@ -522,7 +532,7 @@ def decode_position(body: bytes) -> tuple[int, int]:
 
 def decode_send_text(body: bytes) -> tuple[bytes, str, int, int]:
     """Parse the argument of SEND_TEXT: addressee, text, time and attempt. Raises
-    RemoteProtocolError.
+    RemoteProtocolError for malformed data.
     """
     _is_long_enough(body, _SEND_TEXT.size)
     _, attempt, time, recipient = _SEND_TEXT.unpack_from(body)
@@ -530,7 +540,9 @@ def decode_send_text(body: bytes) -> tuple[bytes, str, int, int]:
 
 
 def decode_send_channel_text(body: bytes) -> tuple[int, str, int]:
-    """Parse the argument of SEND_CHANNEL_TEXT: index, text, time. Raises RemoteProtocolError."""
+    """Parse the argument of SEND_CHANNEL_TEXT: index, text, time. Raises RemoteProtocolError for
+    malformed data.
+    """
     _is_long_enough(body, _SEND_CHANNEL_TEXT.size)
     _, index, time = _SEND_CHANNEL_TEXT.unpack_from(body)
     return index, _read_text(body[_SEND_CHANNEL_TEXT.size :]), time
@@ -544,7 +556,7 @@ def decode_battery(content: bytes) -> int | None:
 
 
 def decode_number(body: bytes) -> int:
-    """Parse a number of four bytes. Raises RemoteProtocolError."""
+    """Parse a number of four bytes. Raises RemoteProtocolError for malformed data."""
     _is_long_enough(body, _NUMBER.size)
     return int(_NUMBER.unpack_from(body)[0])
 

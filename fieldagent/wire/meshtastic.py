@@ -484,7 +484,7 @@ class Deframer(LengthDeframer):
 
 
 def decode_from_radio(message: bytes) -> FromRadio:
-    """Parse a message from the radio. Raises RemoteProtocolError."""
+    """Parse a message from the radio. Raises RemoteProtocolError for malformed data."""
     return FROM_RADIO.decode(message)
 
 

@@ -121,7 +121,9 @@ def is_position(value: Any) -> bool:
 
 
 def decode_waypoint(time: int, position: Any, name: Any, notes: Any = None) -> Waypoint:
-    """Parse the elements of a waypoint. `time` is Unix time. Raises ValueError."""
+    """Parse the elements of a waypoint. `time` is Unix time. Raises ValueError for malformed
+    data.
+    """
     latitude, longitude = decode_position(position)
     notes = None if notes is None else read_text(notes)
     return Waypoint(latitude, longitude, read_text(name), convert_to_date(time), notes)

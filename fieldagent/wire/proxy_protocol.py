@@ -25,7 +25,7 @@ ADDRESS = {TCP4: 4, TCP6: 16}
 
 def compute_remaining_length(head: bytes) -> int:
     """Return the length of the address part, which follows the header `head`. Raises
-    RemoteProtocolError.
+    RemoteProtocolError for malformed data.
     """
     if head[:12] != SIGNATURE:
         raise RemoteProtocolError("it does not begin with the PROXY protocol of version 2")
@@ -42,7 +42,7 @@ def compute_remaining_length(head: bytes) -> int:
 def parse_client(head: bytes, address_bytes: bytes) -> str | None:
     """Return the client's address, or None for the proxy's own connection.
 
-    Raises RemoteProtocolError.
+    Raises RemoteProtocolError for malformed data.
     """
     if head[12] == LOCAL:
         return None

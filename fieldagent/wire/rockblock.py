@@ -71,7 +71,7 @@ def parse_mobile_originated(token_members: Mapping[str, Any], *, now: float) -> 
 
 def verify_token(form: Mapping[str, Any], key: PublicKey) -> Mapping[str, Any]:
     """Verify the token in a form, and return the members that RockBLOCK has signed, if they match
-    the form. Raises RemoteProtocolError.
+    the form. Raises RemoteProtocolError if the token is invalid or differs from the form.
     """
     claims = verify(str(form.get("JWT", "")), key)
     if claims.get("iss") != ISSUER:
@@ -112,7 +112,7 @@ class RockBlockAnswer:
 
 
 def parse_answer(body: bytes) -> RockBlockAnswer:
-    """Parse `OK,id` or `FAILED,code,text`. Raises RemoteProtocolError."""
+    """Parse `OK,id` or `FAILED,code,text`. Raises RemoteProtocolError for malformed data."""
     text = body.decode("utf-8", "replace").strip()
     first_word, _, rest = text.partition(",")
     if first_word == "OK":

@@ -478,7 +478,9 @@ def parse_status(reply: ModemReply) -> BufferStatus:
 
 
 def parse_write(reply: ModemReply) -> WriteResult:
-    """Parse the result of a +SBDWB after its payload. Raises RemoteProtocolError."""
+    """Parse the result of a +SBDWB after its payload. Raises RemoteProtocolError if the reply
+    contains no result.
+    """
     for line in reversed(reply.lines):
         if line in ("0", "1", "2", "3"):
             return WriteResult(int(line))
@@ -525,7 +527,9 @@ def parse_traffic(reply: ModemReply) -> int | None:
 
 
 def _read_numbers(reply: ModemReply, name: str, pattern: str, minimum: int) -> list[int]:
-    """Return `minimum` to six numbers of the answer. Raises RemoteProtocolError."""
+    """Return `minimum` to six numbers of the answer. Raises RemoteProtocolError if the answer has
+    another form.
+    """
     number = r"\s*(-?[0-9]{1,9})\s*"
     shape = re.compile(rf"{pattern}\s*:{number}(?:,{number}){{{minimum - 1},5}}")
     for line in reply.lines:

@@ -50,7 +50,7 @@ class SettingsChange:
 
 
 def parse_change(text: str) -> SettingsChange:
-    """Parse a settings change. Raises NotAChange."""
+    """Parse a settings change. Raises NotAChange if the text has another form."""
     match = _FORM.fullmatch(text)
     if match is None:
         raise NotAChange(

@@ -50,7 +50,7 @@ def is_signed_delta(payload: bytes) -> bool:
 
 
 def parse_payload(payload: bytes) -> SignedDelta:
-    """Parse a program delta with its signature. Raises ValueError."""
+    """Parse a program delta with its signature. Raises ValueError for malformed data."""
     body = payload.removeprefix(MAGIC)
     payload_end = FIRST_BYTES + SECOND_BYTES
     if body == payload or len(body) <= payload_end:

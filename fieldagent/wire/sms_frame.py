@@ -107,7 +107,9 @@ def is_frame(text: str) -> bool:
 
 
 def parse_frame(text: str) -> SmsFrame:
-    """Parse the frame in a text. The frame's tag is not checked. Raises RemoteProtocolError."""
+    """Parse the frame in a text. The frame's tag is not checked. Raises RemoteProtocolError for
+    malformed data.
+    """
     match = _TEXT.fullmatch(text.strip())
     if match is None:
         raise RemoteProtocolError("it is cut off, or a service has changed characters of it")

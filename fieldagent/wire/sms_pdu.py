@@ -225,7 +225,7 @@ def _encode_user_data(content: Content) -> bytes:
 
 def decode(pdu: bytes, *, is_sent: bool = False) -> Submit | Deliver | StatusReport:
     """Decode a PDU from a modem: a DELIVER or STATUS-REPORT. If `is_sent`, decode a SUBMIT for a
-    modem. Raises RemoteProtocolError.
+    modem. Raises RemoteProtocolError for malformed data.
     """
     reader = _Reader(pdu)
     reader.read_octets(reader.read_byte())  # Skip the SCA.

@@ -39,7 +39,9 @@ def decode_single(data: bytes) -> Any:
 
 
 def decode_item(data: bytes, start: int) -> tuple[Any, int]:
-    """Return the item at `start`, and the index after it. Raises RemoteProtocolError."""
+    """Return the item at `start`, and the index after it. Raises RemoteProtocolError for malformed
+    data.
+    """
     end = _end(data, start)
     try:
         return cbor2.loads(data[start:end]), end

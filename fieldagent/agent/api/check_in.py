@@ -21,7 +21,7 @@ from fieldagent.package.strict_json import load_document
 
 async def begin_check_in(parts: Parts, request: Request) -> PackageState:
     """Ask the hub to raise an alarm if the kit sends nothing for the number of seconds in the
-    request's body. Raises Problem.
+    request's body. Raises Problem if the body is invalid.
     """
     return await _ask(parts, _read_deadline(get_required_body(request)))
 

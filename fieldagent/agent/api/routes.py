@@ -293,7 +293,7 @@ class LocalApi:
 
     async def queue(self, request: Request) -> Response:
         """Return a page of the waiting Packages, oldest first, and their total number. `?after=` is
-        the place after which the page starts. Raises Problem 400.
+        the place after which the page starts. Raises Problem 400 if the query is invalid.
         """
         channel = _read_channel(request, "limit", "after")
         limit = read_integer(request, "limit", queue_listing.PAGE_MAX, range(1, PAGE_END))
@@ -307,7 +307,7 @@ class LocalApi:
 
     async def answer_packages(self, request: Request) -> Response:
         """Return a page of the posted Packages, newest first. `?before=` is the place before which
-        the page starts. Raises Problem 400.
+        the page starts. Raises Problem 400 if the query is invalid.
         """
         refuse_others(request, ("state", "kind", "before", "limit"))
         state = read_one_of(request, "state", package_listing.STATES)
@@ -331,7 +331,8 @@ class LocalApi:
 
     async def answer_inbound(self, request: Request) -> Response:
         """Return a page of the received payloads, newest first. The first page also contains all
-        dead letters, unless `?state=` asks for another state. Raises Problem 400.
+        dead letters, unless `?state=` asks for another state. Raises Problem 400 if the query is
+        invalid.
         """
         refuse_others(request, ("state", "before", "limit"))
         state = read_one_of(request, "state", inbound.STATES)

@@ -70,7 +70,8 @@ async def open_stream(
     server: ServerPlace, context: ssl.SSLContext | None = None
 ) -> trio.abc.Stream:
     """Connect to `server`. If `server` is secure, use TLS and verify its identity. `context` is the
-    result of `trust`. A caller that connects often should pass it. Raises Unreachable.
+    result of `trust`. A caller that connects often should pass it. Raises Unreachable if no
+    connection is possible.
     """
     context = context or trust(server)
     if context is None:
@@ -87,7 +88,7 @@ async def open_stream(
 
 async def _connect(server: ServerPlace) -> trio.SocketStream:
     """Try each address of the server in the system's order (RFC 6724), and return the first
-    connection. Raises Unreachable.
+    connection. Raises Unreachable if no address accepts a connection.
     """
     last = Unreachable(LinkState.NO_SERVICE, f"{server.host} has no address")
     for family, kind, protocol, _, address in await _resolve_host(server):

@@ -74,7 +74,8 @@ def find_healing_faults(pairs: Mapping[str, str]) -> list[str]:
 
 def read_steps_of_link(value: str) -> tuple[HealingStep, ...]:
     """Parse the steps for a modem that is reached over IP, as `read_steps` does. Such a modem has
-    no port from which its line or USB device could be found. Raises WrongProperty.
+    no port from which its line or USB device could be found. Raises WrongProperty for any other
+    value.
     """
     steps = read_steps(value)
     for step in steps:
@@ -88,7 +89,7 @@ def read_steps_of_link(value: str) -> tuple[HealingStep, ...]:
 
 def read_steps(value: str) -> tuple[HealingStep, ...]:
     """Parse a list of steps such as `dtr gpio:17 usb command`. `none` means no steps. Raises
-    WrongProperty.
+    WrongProperty for any other value.
     """
     if value == "none":
         return ()

@@ -59,7 +59,9 @@ class HubAddress:
 
 
 async def open_web_socket(hub: HubAddress, stream: trio.abc.Stream, path: str = PATH) -> WebSocket:
-    """Open a WebSocket to the hub over an open `stream`. Raises Unreachable."""
+    """Open a WebSocket to the hub over an open `stream`. Raises Unreachable if the hub refuses the
+    WebSocket or does not respond.
+    """
     url = "ws" + hub.address.removeprefix("http") + path
     headers = {"Authorization": f"Bearer {hub.token}", "User-Agent": f"fieldagent/{__version__}"}
     try:
@@ -72,7 +74,8 @@ async def open_web_socket(hub: HubAddress, stream: trio.abc.Stream, path: str = 
 
 async def probe(hub: HubAddress) -> None:
     """Open a WebSocket as the link does, and check the hub's response. The hub closes this
-    WebSocket at once; other links stay open. Raises Unreachable.
+    WebSocket at once; other links stay open. Raises Unreachable if the hub cannot be reached or
+    refuses the kit.
     """
     async with await open_stream(hub.server) as stream:
         socket = await open_web_socket(hub, stream, CHECK_PATH)

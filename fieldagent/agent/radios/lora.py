@@ -188,7 +188,9 @@ def _number(value: str) -> float:
 
 
 def read_frequency(value: str) -> int:
-    """Parse a frequency in MHz, from 137 to 1020, and return it in Hz. Raises WrongProperty."""
+    """Parse a frequency in MHz, from 137 to 1020, and return it in Hz. Raises WrongProperty for any
+    other value.
+    """
     number = _number(value)
     if not 137 <= number <= 1020:
         raise WrongProperty(f"must be in MHz, from 137 to 1020, such as 869.525, not {value!r}")
@@ -202,7 +204,9 @@ def _read_bandwidth(value: str) -> int:
 
 
 def read_air_share(value: str) -> float:
-    """Parse an air-time share in percent, from 0.1 to 100. Raises WrongProperty."""
+    """Parse an air-time share in percent, from 0.1 to 100. Raises WrongProperty for any other
+    value.
+    """
     number = _number(value)
     if not 0.1 <= number <= 100:
         raise WrongProperty(f"must be from 0.1 to 100 (per cent), not {value!r}")

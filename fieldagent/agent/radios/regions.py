@@ -47,7 +47,7 @@ REGIONS: dict[str, tuple[Band, ...]] = {
 
 def parse_region(value: str) -> str:
     """Parse the value of the setting `radio-region`, and return the region's name. Raises
-    WrongProperty.
+    WrongProperty for any other value.
     """
     region_name = {each.lower(): each for each in REGIONS}.get(value.lower())
     if region_name is None:

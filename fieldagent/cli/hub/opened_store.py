@@ -101,7 +101,7 @@ class Call:
 
     @cached_property
     def workspace(self) -> int:
-        """Return the id of the workspace. Raises Refused."""
+        """Return the id of the workspace. Raises Refused if there is no such workspace."""
         return directory.find_workspace(self.db, self.arguments.workspace)
 
     @property
@@ -113,12 +113,16 @@ class Call:
 
     @cached_property
     def member(self) -> int:
-        """Return the id of the user that the arguments name, in the workspace. Raises Refused."""
+        """Return the id of the user that the arguments name, in the workspace. Raises Refused if
+        there is no such user.
+        """
         return directory.find_member(*self.here, self.arguments.user)
 
     @cached_property
     def device(self) -> int:
-        """Return the id of the device that the arguments name, in the workspace. Raises Refused."""
+        """Return the id of the device that the arguments name, in the workspace. Raises Refused if
+        there is no such device.
+        """
         return directory.find_device_named(*self.here, self.arguments.device)
 
 

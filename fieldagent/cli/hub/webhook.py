@@ -59,7 +59,9 @@ def add(arguments: argparse.Namespace) -> int:
 
 
 def _read(arguments: argparse.Namespace) -> Webhook:
-    """Return the webhook that the arguments describe. Raises WrongProperty."""
+    """Return the webhook that the arguments describe. Raises WrongProperty if one of the arguments
+    is invalid.
+    """
     headers = {}
     for header in arguments.header:
         name, colon, value = header.partition(":")

@@ -29,7 +29,9 @@ def print_progress(text: str) -> None:
 
 
 def read_trusted_keys(path: Path) -> list[TrustedKey]:
-    """Read the trusted keys in a file. Raises NotTaken."""
+    """Read the trusted keys in a file. Raises NotTaken if the file is missing or contains no valid
+    key.
+    """
     try:
         return parse_keys(read_text_file(path))
     except FileNotFoundError:

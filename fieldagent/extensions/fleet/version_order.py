@@ -9,7 +9,7 @@ from fieldagent.extensions.fleet.fetching import NotTaken
 
 def check_newer(now: str, next_: str, *, older_too: bool) -> None:
     """Check that `next_` is newer than `now`. If `older_too` is True, any version is allowed.
-    Raises NotTaken.
+    Raises NotTaken if the version is not newer.
     """
     if older_too or make_sort_key(next_) > make_sort_key(now):
         return
@@ -23,7 +23,8 @@ STAGES = ("dev", "a", "b", "rc", None)
 
 def make_sort_key(version: str) -> tuple[tuple[int, ...], int, int, int]:
     """Return the sort key of a version. For example, 0.2.0.dev1 comes before 0.2.0.
-    0.2.0+1.g1a2b3c4d, which is one commit later, comes after 0.2.0. Raises NotTaken.
+    0.2.0+1.g1a2b3c4d, which is one commit later, comes after 0.2.0. Raises NotTaken if the text is
+    not a version.
     """
     form = r"([0-9]+(?:\.[0-9]+)*)(?:\.?(dev|a|b|rc)([0-9]*))?(?:\+([0-9]+)(?![^.]))?"
     match = re.match(form, version, re.ASCII)

@@ -124,7 +124,9 @@ def _read(raw: bytes) -> JsprLine | None:
 
 
 def read_integer(line: JsprLine, name: str, low: int, high: int) -> int:
-    """Return an integer member from `low` to `high`. Raises RemoteProtocolError."""
+    """Return an integer member from `low` to `high`. Raises RemoteProtocolError for malformed
+    data.
+    """
     value = line.body.get(name)
     if type(value) is not int or not low <= value <= high:
         raise RemoteProtocolError(f"{line.target} has {name}={value!r}, not {low} to {high}")
@@ -132,7 +134,7 @@ def read_integer(line: JsprLine, name: str, low: int, high: int) -> int:
 
 
 def read_text(line: JsprLine, name: str) -> str:
-    """Return a text member. Raises RemoteProtocolError."""
+    """Return a text member. Raises RemoteProtocolError for malformed data."""
     value = line.body.get(name)
     if not isinstance(value, str):
         raise RemoteProtocolError(f"{line.target} has {name}={value!r}, which is not a text")

@@ -158,7 +158,7 @@ def _describe_place(socket: Socket) -> str:
 
 
 def run_command(nodes: Nodes, line: str) -> str:
-    """Run one command and return its output. Raises BadCommand."""
+    """Run one command and return its output. Raises BadCommand if the command is invalid."""
     command, *rest = line.split() or [""]
     if not command:
         return ""

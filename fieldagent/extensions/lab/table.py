@@ -9,7 +9,9 @@ from fieldagent.cli.table import read_table
 
 
 def read_pace(value: str) -> float:
-    """Return the number of seconds between two positions, at least 1. Raises ArgumentTypeError."""
+    """Return the number of seconds between two positions, at least 1. Raises ArgumentTypeError for
+    any other text.
+    """
     seconds = read_positive(value)
     if seconds < 1:
         raise argparse.ArgumentTypeError(f"{value!r} is too short: use 1 second or more")
@@ -17,14 +19,14 @@ def read_pace(value: str) -> float:
 
 
 def read_chance(value: str) -> float:
-    """Return a number from 0 to 1. Raises ArgumentTypeError."""
+    """Return a number from 0 to 1. Raises ArgumentTypeError for any other text."""
     if not 0 <= float(value) <= 1:
         raise argparse.ArgumentTypeError(f"{value!r} is not a chance from 0 to 1")
     return float(value)
 
 
 def read_team_size(text: str) -> int:
-    """Return a number of kits from 2 to 8. Raises ArgumentTypeError."""
+    """Return a number of kits from 2 to 8. Raises ArgumentTypeError for any other text."""
     if text not in map(str, range(2, 9)):
         raise argparse.ArgumentTypeError(f"{text!r} is not a team size; use 2 to 8")
     return int(text)

@@ -204,7 +204,9 @@ class PacketReader:
         """Number of bytes that must still be skipped."""
 
     def receive_data(self, data: bytes | bytearray) -> Iterator[FromBroker]:
-        """Yield each packet that `data` completes. Raises RemoteProtocolError."""
+        """Yield each packet that `data` completes. Raises RemoteProtocolError for malformed
+        data.
+        """
         view = memoryview(bytes(data))
         while True:
             skipped = min(self._skip, len(view))

@@ -12,7 +12,7 @@ PORTS = {"mqtt": 1883, "mqtts": 8883}
 
 
 def read_broker_address(value: str) -> str:
-    """Return the address without a slash at the end. Raises WrongProperty."""
+    """Return the address without a slash at the end. Raises WrongProperty for any other value."""
     parts = split_url(value, *PORTS)
     if parts is None or parts.path not in ("", "/") or parts.query or parts.fragment:
         raise WrongProperty(
@@ -43,27 +43,31 @@ def is_secure(address: str) -> bool:
 
 
 def read_one_level(value: str) -> str:
-    """Return one level of a topic. Raises WrongProperty."""
+    """Return one level of a topic. Raises WrongProperty for any other value."""
     if not re.fullmatch(r"[A-Za-z0-9_-]{1,40}", value):
         raise WrongProperty(f"must be 1 to 40 letters, digits, - and _, not {value!r}")
     return value
 
 
 def read_levels(value: str) -> str:
-    """Return levels of a topic, which are separated by /. Raises WrongProperty."""
+    """Return levels of a topic, which are separated by /. Raises WrongProperty for any other
+    value.
+    """
     if len(value) > 200 or not re.fullmatch(r"[A-Za-z0-9_-]+(/[A-Za-z0-9_-]+)*", value):
         raise WrongProperty(f"must be letters, digits, - and _, with / between, not {value!r}")
     return value
 
 
 def read_discovery_prefix(value: str) -> str:
-    """Return the discovery prefix, or an empty text for `none`. Raises WrongProperty."""
+    """Return the discovery prefix, or an empty text for `none`. Raises WrongProperty for any other
+    value.
+    """
     return "" if value == "none" else read_levels(value)
 
 
 def read_senders(value: str) -> frozenset[str]:
-    """Return the names of senders, which are separated by commas or spaces. Raises
-    WrongProperty.
+    """Return the names of senders, which are separated by commas or spaces. Raises WrongProperty
+    for any other value.
     """
     return frozenset(read_one_level(each) for each in value.replace(",", " ").split())
 

@@ -163,7 +163,9 @@ def _decode_text(text: str) -> str:
 
 
 def _parse_object(text: str) -> AprsObject:
-    """Parse `;NAME *111111z` or `)NAME!`, followed by a position. Raises RemoteProtocolError."""
+    """Parse `;NAME *111111z` or `)NAME!`, followed by a position. Raises RemoteProtocolError for
+    malformed data.
+    """
     match = re.match(r";(.{9})([*_])(.{7})|\)([^!_]{3,9})([!_])", text, re.S)
     if match is None:
         raise RemoteProtocolError("an object without a name")
@@ -198,7 +200,9 @@ _CLOCK_LEAD_MAX = timedelta(minutes=5)
 
 
 def _parse_position(text: str) -> AprsPosition:
-    """Parse a compressed or uncompressed position. Raises RemoteProtocolError."""
+    """Parse a compressed or uncompressed position. Raises RemoteProtocolError for malformed
+    data.
+    """
     if not text[:1].isdigit() and not text.startswith(" "):
         return _parse_compressed(text)
     form = r"([0-9 ]{4}\.[0-9 ]{2})([NSns]).([0-9 ]{5}\.[0-9 ]{2})([EWew])(.)(.*)"
@@ -272,7 +276,8 @@ _CUSTOM, _OLD_LETTERS = "ABCDEFGHIJK", "PQRSTUVWXYZ"
 
 def _parse_mic_e(text: str, to: Callsign) -> AprsPosition | AprsEmergency:
     """Parse a Mic-E beacon. The destination's first three characters show an emergency, so the kit
-    recognises an emergency even if the position cannot be parsed. Raises RemoteProtocolError.
+    recognises an emergency even if the position cannot be parsed. Raises RemoteProtocolError for
+    malformed data.
     """
     try:
         return _parse_mic_e_position(text, to)

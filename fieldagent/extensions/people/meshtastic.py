@@ -115,7 +115,7 @@ class MeshtasticPeople:
 
     def _read_content(self, packet: MeshPacket, data: MeshData) -> Any:
         """Return the content of a packet, or None if the packet is not for the kit. Raises
-        RemoteProtocolError.
+        RemoteProtocolError for malformed data.
         """
         if data.port in (Port.TEXT, Port.ALERT):
             return self._read_text(packet, data)

@@ -115,7 +115,7 @@ class Pages:
                     at = end
 
     def _read_row(self, owner: str | None, page: bytes, at: int, kind: int) -> tuple[Row, int]:
-        """Return a row and the position of its end. Raises NoRecord."""
+        """Return a row and the position of its end. Raises NoRecord if the bytes are damaged."""
         rowid = None
         size, at = _read_varint(page, at)
         if kind == _TABLE_LEAF:
@@ -189,7 +189,9 @@ class Pages:
 
 
 def _read_pointers(page: bytes, number: int) -> Sequence[int]:
-    """Return the positions of the cells in a page of a tree. Raises NoRecord."""
+    """Return the positions of the cells in a page of a tree. Raises NoRecord if the bytes are
+    damaged.
+    """
     head = 100 if number == 1 else 0
     (count,) = struct.unpack_from(">H", page, head + 3)
     start = head + (12 if page[head] in (_INDEX_INNER, _TABLE_INNER) else 8)
@@ -202,7 +204,9 @@ def _read_pointers(page: bytes, number: int) -> Sequence[int]:
 
 
 def _read_cells(page: bytes, number: int) -> Iterator[tuple[int, int]]:
-    """Yield the position and the kind of each row in a page. Raises NoRecord."""
+    """Yield the position and the kind of each row in a page. Raises NoRecord if the bytes are
+    damaged.
+    """
     kind = page[100 if number == 1 else 0]
     if kind not in (_INDEX_INNER, _TABLE_INNER, _INDEX_LEAF, _TABLE_LEAF):
         raise NoRecord
@@ -213,7 +217,9 @@ def _read_cells(page: bytes, number: int) -> Iterator[tuple[int, int]]:
 
 
 def _read_varint(page: bytes, at: int) -> tuple[int, int]:
-    """Return the value of a varint and the position of its end. Raises NoRecord."""
+    """Return the value of a varint and the position of its end. Raises NoRecord if the bytes are
+    damaged.
+    """
     value = 0
     for index, byte in enumerate(page[at : at + 9]):
         if index == 8:
@@ -225,7 +231,7 @@ def _read_varint(page: bytes, at: int) -> tuple[int, int]:
 
 
 def _read_record(payload: bytes) -> tuple[Value, ...]:
-    """Return the values of a record. Raises NoRecord."""
+    """Return the values of a record. Raises NoRecord if the bytes are damaged."""
     end, at = _read_varint(payload, 0)
     if not at < end <= len(payload):
         raise NoRecord

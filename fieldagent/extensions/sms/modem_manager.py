@@ -104,7 +104,7 @@ _SMS_ALONE = {"home-sms-only", "roaming-sms-only"}
 
 
 def parse_modem(output: str) -> ManagedState:
-    """Parse the state of a modem. Raises RemoteProtocolError."""
+    """Parse the state of a modem. Raises RemoteProtocolError for malformed data."""
     details = _read_object(_read_json(output), "modem")
     generic, at_network = _read_object(details, "generic"), _read_object(details, "3gpp")
     quality = generic.get("signal-quality")
@@ -123,7 +123,7 @@ def parse_modem(output: str) -> ManagedState:
 
 
 def parse_list(output: str) -> list[int]:
-    """Return the places of all messages. Raises RemoteProtocolError."""
+    """Return the places of all messages. Raises RemoteProtocolError for malformed data."""
     paths = _read_json(output).get("modem.messaging.sms")
     if not isinstance(paths, list):
         raise RemoteProtocolError("mmcli lists no messages")
@@ -132,7 +132,7 @@ def parse_list(output: str) -> list[int]:
 
 
 def parse_created(output: str) -> int:
-    """Return the place of a created message. Raises RemoteProtocolError."""
+    """Return the place of a created message. Raises RemoteProtocolError for malformed data."""
     match = _PATH.search(output)
     if match is None:
         raise RemoteProtocolError(
@@ -142,7 +142,7 @@ def parse_created(output: str) -> int:
 
 
 def parse_message(place: int, output: str) -> ManagedSms:
-    """Parse a text message. Raises RemoteProtocolError."""
+    """Parse a text message. Raises RemoteProtocolError for malformed data."""
     message = _read_object(_read_json(output), "sms")
     content, properties = _read_object(message, "content"), _read_object(message, "properties")
     number, kind = _read_text(content, "number"), _read_text(properties, "pdu-type")

@@ -130,7 +130,7 @@ def make_integer_reader(low: int, high: int) -> Callable[[Any], int]:
 
 
 def read_user(value: Any) -> int:
-    """Return a user's id from a JSON text such as "7". Raises WrongValue."""
+    """Return a user's id from a JSON text such as "7". Raises WrongValue for any other value."""
     number = parse_id(value) if isinstance(value, str) else None
     if number is None:
         raise WrongValue(sentence('must be the number of a user, "1" to "{most}"', most=NUMBER_MAX))

@@ -38,7 +38,7 @@ from fieldagent.webhook.delivery import HandoverOutcome
 
 
 def _read_pause(value: Any) -> int:
-    """Return the seconds of a duration such as `5m`. Raises WrongValue."""
+    """Return the seconds of a duration such as `5m`. Raises WrongValue for any other value."""
     seconds = read_span(value) if isinstance(value, str) and value[-1:].isalpha() else None
     if seconds is None or not WAIT_LEAST <= seconds <= WAIT_MOST:
         raise WrongValue("must be a time such as 30s, 5m or 2h, from 10s to 168h")

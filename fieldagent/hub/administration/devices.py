@@ -181,7 +181,7 @@ class DevicesApi:
 
     async def make_token(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
         """Return a new link token, which is shown only once. The old token becomes invalid. Raises
-        Problem 404.
+        Problem 404 if the workspace does not have the device.
         """
         refuse_others(request, ())
 

@@ -121,7 +121,7 @@ class WebhooksApi:
 
     async def remove(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
         """Remove a webhook and its waiting requests, and respond with status 204. Raises Problem
-        404.
+        404 if the workspace does not have the webhook.
         """
         refuse_others(request, ())
 
@@ -136,7 +136,7 @@ class WebhooksApi:
 
     async def enable(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
         """Enable a webhook again, retry its failed requests at once, and respond with status 204.
-        Raises Problem 404.
+        Raises Problem 404 if the workspace does not have the webhook.
         """
         refuse_others(request, ())
 

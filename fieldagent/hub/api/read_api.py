@@ -69,7 +69,7 @@ class ReadApi:
 
     async def answer_items(self, request: Request, caller: Caller) -> Response:
         """Return a page of the items that match the query and that the caller may see, newest
-        first. Raises Problem 400.
+        first. Raises Problem 400 if the query is invalid.
         """
         names = ("text", "sender", "device", "kind", "sos", "since", "until", "before", "limit")
         refuse_others(request, names)
@@ -87,7 +87,7 @@ class ReadApi:
 
     async def answer_pushes(self, request: Request, caller: Caller) -> Response:
         """Return a page of pushes, newest first. Each push has the path of its state. A User sees
-        only their own pushes. Raises Problem 400.
+        only their own pushes. Raises Problem 400 if the query is invalid.
         """
         refuse_others(request, ("since", "until", "before", "limit"))
         # As for a single push, a User sees only their own pushes.

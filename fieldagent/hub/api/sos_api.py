@@ -50,7 +50,7 @@ HAND_OVER_FIELDS = {
 
 Deed = Callable[[Db, Sos, int, str, float], Sos]
 """Function that applies an action of a member to an SOS, with a text and a Unix time. Raises
-Refused."""
+Refused if the SOS does not allow the action."""
 
 
 class SosApi:

@@ -24,7 +24,8 @@ TAKING = {"seconds": Field(read_seconds, "seconds", required=True)}
 ENDING = {"note": Field(read_text, "note")}
 
 Deed = Callable[[Db, Caller, dict[str, Any], float], None]
-"""Function that applies an action of a dispatcher to the watch. Raises Refused."""
+"""Function that applies an action of a dispatcher to the watch. Raises Refused if the watch does
+not allow the action."""
 
 
 class WatchApi:

@@ -220,5 +220,5 @@ def _encode_text(data: bytes) -> str:
 
 
 def _decode_text(text: str) -> bytes:
-    """Decode a base64url text. Raises ValueError."""
+    """Decode a base64url text. Raises ValueError for malformed data."""
     return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))

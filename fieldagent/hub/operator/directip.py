@@ -270,7 +270,9 @@ def _estimate(message: DirectIpMo) -> Estimate | None:
 
 
 async def receive_elements(stream: trio.SocketStream) -> bytes:
-    """Return the elements of one message. Raises RemoteProtocolError."""
+    """Return the elements of one message. Raises RemoteProtocolError if the gateway sends malformed
+    data or closes the connection early.
+    """
     buffer = bytearray()
     while (elements := extract_message(buffer)) is None:
         data = await stream.receive_some()

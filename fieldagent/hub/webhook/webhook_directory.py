@@ -61,7 +61,7 @@ def make_webhook(
     steps: bool = False,
 ) -> Webhook:
     """Return a new webhook that can be tested and added. If `secret` is empty, the webhook gets a
-    new secret. Raises WrongProperty.
+    new secret. Raises WrongProperty if one of the arguments is invalid.
     """
     checked_url = read_url(url)
     if not _VISIBLE.fullmatch(checked_url) or urlsplit(checked_url).username is not None:
@@ -75,7 +75,9 @@ def make_webhook(
 
 
 def read_or_make_secrets(text: str = "") -> tuple[str, ...]:
-    """Return the secrets in `text`, or a new secret if `text` is empty. Raises WrongProperty."""
+    """Return the secrets in `text`, or a new secret if `text` is empty. Raises WrongProperty if a
+    secret is invalid.
+    """
     new_secret = f"{PREFIX}{base64.b64encode(secrets.token_bytes(32)).decode()}"
     return read_secrets(text) or (new_secret,)
 

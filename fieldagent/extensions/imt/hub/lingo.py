@@ -85,7 +85,7 @@ def _read_object(document: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 
 
 def decode_base64(text: object) -> bytes:
-    """Decode base64 with or without padding. Raises RemoteProtocolError."""
+    """Decode base64 with or without padding. Raises RemoteProtocolError for malformed data."""
     if not isinstance(text, str):
         raise RemoteProtocolError("message is not a text")
     try:
@@ -142,7 +142,7 @@ class Record(NamedTuple):
 
 def parse_records(document: object) -> list[Record]:
     """Return the messages in a GetMessageRecords response that can be decoded, oldest first. Raises
-    RemoteProtocolError.
+    RemoteProtocolError for malformed data.
     """
     message_records = document.get("messageRecords") if isinstance(document, dict) else None
     if not isinstance(message_records, list):
@@ -175,7 +175,7 @@ def parse_balance(document: object) -> dict[str, float]:
     is a list of objects with `plan`, `remaining`, `allocated` (docs.cloudloop.com/reference, and
     the bindings of 2021).
 
-    Raises RemoteProtocolError.
+    Raises RemoteProtocolError for malformed data.
     """
     summary = document.get("summary") if isinstance(document, dict) else None
     if not isinstance(summary, list):

@@ -125,7 +125,7 @@ class DrillPlan:
 
 
 def load_toml(text: str) -> dict[str, Any]:
-    """Parse a TOML text. Raises BadPlan."""
+    """Parse a TOML text. Raises BadPlan if the text is not TOML."""
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -153,7 +153,7 @@ def change_values(values: dict[str, Any], change: str) -> dict[str, Any]:
 
 
 def read_plan(values: Mapping[str, Any]) -> DrillPlan:
-    """Return the plan from the values in a file. Raises BadPlan."""
+    """Return the plan from the values in a file. Raises BadPlan if a value is invalid."""
     table = _PlanTable("", values)
     common = table.read_table("kits")
     common.read_all(_KIT)
@@ -225,7 +225,7 @@ class _PlanTable:
     def read_all(
         self, keys: Mapping[str, _Key], table_keys: tuple[str, ...] = ()
     ) -> dict[str, Any]:
-        """Return the values by their attribute names. Raises BadPlan."""
+        """Return the values by their attribute names. Raises BadPlan if a value is invalid."""
         unknown = [name for name in self.values if name not in keys and name not in table_keys]
         if unknown:
             allowed = ", ".join([*keys, *table_keys])

@@ -61,7 +61,7 @@ T = TypeVar("T")
 
 
 def run_line(bench: Bench, line: str) -> str:
-    """Run one line and return its output. Raises BadCommand."""
+    """Run one line and return its output. Raises BadCommand if the line is not a valid command."""
     answer = carry_out(bench, line, COMMANDS)
     bench.port.poke()
     return answer
@@ -71,7 +71,7 @@ def carry_out(
     bench: T, line: str, commands: Mapping[str, tuple[str, Callable[[T, str], str]]]
 ) -> str:
     """Run one line with the command from `commands` that it names. Return the output. Raises
-    BadCommand.
+    BadCommand if the line is not a valid command.
     """
     name, _, rest = line.strip().partition(" ")
     if not name:
@@ -163,7 +163,7 @@ def _read_position(words: list[str]) -> tuple[float, float]:
 
 def number_in(text: str, low: int, high: int, name: str) -> int:
     """Return the number in a text, which must be from `low` to `high`. Error texts call the number
-    `name`. Raises BadCommand.
+    `name`. Raises BadCommand for any other text.
     """
     if not text.isdecimal() or len(text) > 9 or not low <= int(text) <= high:
         raise BadCommand(f"{name} is a number from {low} to {high}, not {text!r}")
@@ -253,7 +253,7 @@ def _set_spacing(bench: Bench, rest: str) -> str:
 
 
 def switch_in(text: str) -> bool:
-    """Return True for "on" or False for "off". Raises BadCommand."""
+    """Return True for "on" or False for "off". Raises BadCommand for any other text."""
     if text not in ("on", "off"):
         raise BadCommand(f"use on or off, not {text!r}")
     return text == "on"

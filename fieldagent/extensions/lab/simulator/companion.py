@@ -160,7 +160,7 @@ class SimulatedCompanion(LoraBoard):
             self._send_to_host(CompanionMessage.ERROR, bytes([error]))
 
     def _run_command(self, command: int, body: bytes, now: float) -> None:
-        """Run one command of the host. Raises RemoteProtocolError."""
+        """Run one command of the host. Raises RemoteProtocolError for a malformed command."""
         if command == CompanionCommand.SEND_TEXT:
             self._send_text(body, now)
         elif command == CompanionCommand.SEND_CHANNEL_TEXT:
@@ -230,7 +230,7 @@ class SimulatedCompanion(LoraBoard):
 
     def _set(self, command: int, body: bytes, now: float) -> bool:
         """Change a setting. Return False if the command does not change a setting. Raises
-        RemoteProtocolError.
+        RemoteProtocolError for a malformed command.
         """
         key = body[: wire.KEY_BYTES]
         missing = None if key in self.contacts else CompanionError.NOT_FOUND
@@ -268,7 +268,7 @@ class SimulatedCompanion(LoraBoard):
         return True
 
     def _send_text(self, body: bytes, now: float) -> None:
-        """Send a text to a contact. Raises RemoteProtocolError."""
+        """Send a text to a contact. Raises RemoteProtocolError for a malformed command."""
         recipient, text, time, attempt = wire.decode_send_text(body)
         contact = self.contacts.find_contact(recipient)
         if contact is None:
@@ -313,7 +313,7 @@ class SimulatedCompanion(LoraBoard):
         return CompanionSent(floods, bytes(4), wait)
 
     def _send_channel_text(self, body: bytes, now: float) -> None:
-        """Send a text on a channel. Raises RemoteProtocolError."""
+        """Send a text on a channel. Raises RemoteProtocolError for a malformed command."""
         index, text, time = wire.decode_send_channel_text(body)
         channel = self.channels.get(index)
         if channel is None or not any(channel.key):

@@ -35,7 +35,7 @@ class ImtBench:
 
 
 def run_line(bench: ImtBench, line: str) -> str:
-    """Run one line and return its output. Raises BadCommand."""
+    """Run one line and return its output. Raises BadCommand if the line is not a valid command."""
     answer = carry_out(bench, line, COMMANDS)
     bench.port.poke()
     return answer

@@ -32,7 +32,9 @@ _HOW = "send id, lat, lon and timestamp, such as ?id=123456&lat=45.91&lon=7.61&t
 
 
 def parse_report(request: Request) -> TrackerReport:
-    """Return the report in a query, a form or a JSON object. Raises Problem 400."""
+    """Return the report in a query, a form or a JSON object. Raises Problem 400 if the report is
+    invalid.
+    """
     if request.body.lstrip()[:1] == b"{":
         return _read_document(parse_document(request.body))
     pairs = [*request.query, *parse_qsl(request.body.decode("utf-8", "replace"))]

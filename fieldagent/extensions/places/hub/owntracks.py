@@ -24,7 +24,8 @@ from fieldagent.hub.field.trackers import TrackerReport
 def parse_report(request: Request) -> TrackerReport | None:
     """Return the report of a position. Return None for other messages of the app, such as the empty
     message when a friend is deleted. The tracker's id is `USER/DEVICE`, from `?u=USER&d=DEVICE` in
-    the URL, as for OwnTracks Recorder, or from the app's settings. Raises Problem 400.
+    the URL, as for OwnTracks Recorder, or from the app's settings. Raises Problem 400 if the report
+    is invalid.
     """
     if not request.body:
         return None

@@ -75,7 +75,9 @@ def _check_document(value: Any) -> dict[str, Any]:
 
 
 def _parse_polygon(document: dict[str, Any]) -> Polygon:
-    """Return the polygon in a GeoJSON document. Raises Problem 409."""
+    """Return the polygon in a GeoJSON document. Raises Problem 409 if the document has no valid
+    polygon.
+    """
     try:
         return shape.parse_polygon(document)
     except WrongShape as error:
@@ -170,7 +172,9 @@ class PlacesApi:
         return make_json_response(await self._commit(store_fence), 201)
 
     async def remove_fence(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
-        """Remove a fence, and respond with status 204. Raises Problem 404."""
+        """Remove a fence, and respond with status 204. Raises Problem 404 if the workspace does not
+        have the fence.
+        """
         refuse_others(request, ())
         fence = read_id(id)
 

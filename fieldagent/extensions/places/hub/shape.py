@@ -51,7 +51,7 @@ Shape = Circle | Polygon
 
 
 def make_circle(latitude: float, longitude: float, radius: float) -> Circle:
-    """Check a circle and return it. Raises WrongShape."""
+    """Check a circle and return it. Raises WrongShape if the circle is invalid."""
     _check(longitude, latitude, sentence("the centre"))
     if not RADIUS_LEAST <= radius <= RADIUS_MOST:
         raise WrongShape(
@@ -66,7 +66,7 @@ def make_circle(latitude: float, longitude: float, radius: float) -> Circle:
 
 
 def parse_circle(text: str) -> Circle:
-    """Return the circle in a text `LAT,LON,METRES`. Raises WrongShape."""
+    """Return the circle in a text `LAT,LON,METRES`. Raises WrongShape for any other text."""
     try:
         latitude, longitude, radius = (float(each) for each in text.split(","))
     except ValueError:
@@ -84,7 +84,7 @@ def parse_circle(text: str) -> Circle:
 
 def parse_polygon(document: Any) -> Polygon:
     """Return the polygon in a GeoJSON document. The document may be a file with one Feature. Raises
-    WrongShape.
+    WrongShape if the document has no valid polygon.
     """
     geometry = _find_geometry(document)
     rings = geometry.get("coordinates")
@@ -180,7 +180,9 @@ def compute_distance_outside(shape: Shape, latitude: float, longitude: float) ->
 
 
 def _find_geometry(document: Any) -> dict[str, Any]:
-    """Return the only geometry in a document, which must be a Polygon. Raises WrongShape."""
+    """Return the only geometry in a document, which must be a Polygon. Raises WrongShape for any
+    other document.
+    """
     while isinstance(document, dict) and document.get("type") in ("Feature", "FeatureCollection"):
         if document["type"] == "Feature":
             document = document.get("geometry")
@@ -214,7 +216,7 @@ def _find_geometry(document: Any) -> dict[str, Any]:
 
 
 def _ring(ring: Any, number: int) -> list[Point]:
-    """Check a ring, and return its points unchanged. Raises WrongShape."""
+    """Check a ring, and return its points unchanged. Raises WrongShape if the ring is invalid."""
     name = sentence("the outline") if number == 0 else sentence("hole {number}", number=number)
     if not isinstance(ring, list) or len(ring) < 4:
         raise WrongShape(

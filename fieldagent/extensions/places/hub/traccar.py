@@ -30,7 +30,7 @@ from fieldagent.hub.field.trackers import TrackerReport
 
 def parse_report(request: Request) -> TrackerReport | None:
     """Return the report of a position or an alarm. Return None for an event that is not an alarm,
-    because its position is forwarded separately. Raises Problem 400.
+    because its position is forwarded separately. Raises Problem 400 if the report is invalid.
     """
     document = parse_document(get_required_body(request))
     device, position, event = (

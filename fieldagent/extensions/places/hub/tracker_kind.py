@@ -40,7 +40,7 @@ class TrackerKind(NamedTuple):
 
 
 def parse_document(body: bytes) -> Any:
-    """Parse the JSON in a body. Raises Problem 400."""
+    """Parse the JSON in a body. Raises Problem 400 if the body is not JSON."""
     try:
         return load_document(body)
     except NotJson as error:
@@ -51,7 +51,7 @@ def parse_number(value: Any, name: str) -> float | None:
     """Return a number that is a JSON number or a text with a decimal point or comma, or None if it
     is missing.
 
-    Raises Problem 400.
+    Raises Problem 400 for any other value.
     """
     if value is None or value == "":
         return None
@@ -110,7 +110,7 @@ def make_report(
 
 
 def parse_ident(value: Any, name: str) -> str:
-    """Return the id that a tracker reports. Raises Problem 400."""
+    """Return the id that a tracker reports. Raises Problem 400 for any other value."""
     if isinstance(value, int) and not isinstance(value, bool):
         value = str(value)
     if not isinstance(value, str) or not value.strip() or len(value) > IDENT_MAX:
@@ -125,7 +125,7 @@ after the year 5138."""
 
 def parse_time(value: Any, name: str) -> datetime | None:
     """Return the time from Unix seconds, Unix milliseconds, or an ISO 8601 text. Return None if it
-    is missing or outside the years 2000 to 2100. Raises Problem 400.
+    is missing or outside the years 2000 to 2100. Raises Problem 400 for any other value.
     """
     if value is None or value == "":
         return None

@@ -95,7 +95,7 @@ def _read_member(reply: Reply, name: str) -> str:
 
 
 def read_json_object(request: Request) -> dict[str, Any]:
-    """Return the JSON object in a body. Raises Problem."""
+    """Return the JSON object in a body. Raises Problem if the body is not a JSON object."""
     try:
         document = load_document(get_required_body(request))
     except NotJson as error:

@@ -127,7 +127,7 @@ async def _process_report(inward: AnswerServices, message_id: str, form: Mapping
 
 
 def _read_form(request: Request) -> dict[str, str]:
-    """Return the fields of the form. Raises Problem."""
+    """Return the fields of the form. Raises Problem if the body is not a form."""
     try:
         return dict(parse_qsl(get_required_body(request).decode(), keep_blank_values=True))
     except ValueError:

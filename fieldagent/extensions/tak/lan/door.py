@@ -191,7 +191,7 @@ class LanAdmission:
 
 def _read_wanted(raw: bytes) -> cot.CotEvent | None:
     """Return the decoded event if it is a chat or an alert, otherwise None. Raises
-    RemoteProtocolError.
+    RemoteProtocolError for malformed data.
     """
     if raw[:1] == b"\xbf":
         raise RemoteProtocolError("it is protobuf, not XML")

@@ -37,7 +37,7 @@ _IN_FORCE = (
 
 
 def find_user(db: Db, workspace: int, name_or_id: str) -> PhoneHolder:
-    """Return the user with this name, id or address. Raises Refused."""
+    """Return the user with this name, id or address. Raises Refused if there is no such user."""
     member = find_member(db, workspace, name_or_id)
     ((name,),) = db.execute("SELECT name FROM member WHERE id = ?", member)
     return PhoneHolder(member, name)

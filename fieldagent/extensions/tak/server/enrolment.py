@@ -147,7 +147,7 @@ class Enrolment:
 
 def read_public_key(body: bytes) -> rsa.RSAPublicKey:
     """Return the public key in a PKCS #10 request. The request's signature must be valid. Raises
-    Problem 400.
+    Problem 400 if the request is invalid.
     """
     lines = [line for line in body.split(b"\n") if not line.startswith(b"-----")]
     try:
