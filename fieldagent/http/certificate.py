@@ -23,8 +23,8 @@ _State = tuple[tuple[int, int, int], ...]
 
 
 class Certificate:
-    """Certificate of a server, with the TLS `context` that uses it. Raises OSError, of which
-    ssl.SSLError is a subclass.
+    """Certificate of a server, with the TLS `context` that uses it. Raises OSError (or its subclass
+    ssl.SSLError) if the files cannot be used.
     """
 
     def __init__(self, chain: Path, key: Path) -> None:

@@ -76,7 +76,8 @@ async def request(
 
     `user:password@` in the URL becomes Basic authentication. For https, the server's certificate is
     verified with the system's certificate authorities, or with `ssl_context`. `open_stream`
-    connects to a host name and port; it may raise RequestFailed. Raises RequestFailed.
+    connects to a host name and port; it may raise RequestFailed. Raises RequestFailed if there is
+    no response.
 
     If `kept_connections` is not None, the connection of an earlier request is reused, and is kept
     for the next request. If the server closes a reused connection without a response, the request

@@ -96,8 +96,8 @@ def _screen_framing(head: bytes, minor: bytes) -> None:
 
 
 def check_expectation(request: Request) -> None:
-    """Refuse a request with an expectation other than 100-continue (RFC 9110 10.1.1). Raises
-    Problem 417.
+    """Check the header `Expect`. Raises Problem 417 if the expectation is not 100-continue (RFC
+    9110 10.1.1).
     """
     expect = request.headers.get("expect", "")
     if expect and expect.lower() != "100-continue":

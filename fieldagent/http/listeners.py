@@ -50,7 +50,7 @@ def open_unix_listener(path: Path) -> socket.socket:
     """Open a listening Unix socket for its owner and group. A socket without a listener is
     replaced.
 
-    Raises ListenFailed.
+    Raises ListenFailed if another program listens on the socket, or if the socket cannot be made.
     """
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     temporary_path = path.with_name(f"{path.name}.new")
@@ -85,7 +85,9 @@ def _is_somebody_listening(path: Path) -> bool:
 
 
 def get_port(listeners: Sequence[socket.socket]) -> int:
-    """Return the common port of all listeners."""
+    """Return the port on which all listeners listen. This is the chosen port if port 0 was
+    requested.
+    """
     return int(listeners[0].getsockname()[1])
 
 

@@ -108,7 +108,7 @@ def optional(content: Schema) -> Body:
 
 
 def schema(name: str, content: Schema) -> NamedPart:
-    """Return a schema with its own name."""
+    """Return the schema `content` as a component, to which other parts refer by `name`."""
     assert not isinstance(content, NamedPart)
     return NamedPart("schemas", name, content)
 
@@ -122,7 +122,7 @@ def _described(description: str) -> dict[str, Any]:
 
 
 def named_record(name: str, fields: Fields, description: str = "", /) -> NamedPart:
-    """Return a `record` with its own name."""
+    """Return a `record` as a component, to which other parts refer by `name`."""
     return schema(name, record(fields, description))
 
 
@@ -227,7 +227,7 @@ def header(
 
 
 def segment(name: str, content: Schema, description: str = "") -> dict[str, Any]:
-    """Return the description of a segment of the path."""
+    """Return the description of the path parameter `name`, which is one segment of the path."""
     return _describe_parameter("path", name, content, description, True)
 
 
@@ -264,14 +264,16 @@ def problem(description: str, headers: Mapping[str, Any] | None = None) -> dict[
 def named_problem(
     name: str, description: str, headers: Mapping[str, Any] | None = None
 ) -> NamedPart:
-    """Return a `problem` with its own name."""
+    """Return a `problem` as a component, to which other parts refer by `name`."""
     return NamedPart("responses", name, problem(description, headers))
 
 
 def answer_header(
     content: Schema, description: str = "", is_required: bool = False
 ) -> dict[str, Any]:
-    """Return the description of a response header."""
+    """Return the description of a header of a response. `content` is the schema of the header's
+    value.
+    """
     needed = {"required": True} if is_required else {}
     return {**_described(description), "schema": content, **needed}
 
@@ -315,7 +317,9 @@ def add_calls(
     common_access: Access,
     segments: Mapping[str, Schema],
 ) -> None:
-    """Add calls to the description of an API."""
+    """Add calls, with their path parameters in `segments` and the responses of `common_access`, to
+    the description of an API.
+    """
     for each in calls:
         method, _, path = each.route.partition(" ")
         method = method.lower()

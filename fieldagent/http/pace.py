@@ -60,7 +60,9 @@ KNOWN_CALLER_SHARE = CpuShare(0.05, 0.5)
 
 
 class CallerAccount:
-    """CPU account of one caller."""
+    """CPU seconds that one caller has spent, and the caller's share of a core, which pays for
+    them.
+    """
 
     def __init__(self, share: CpuShare) -> None:
         self.share = share
@@ -93,7 +95,9 @@ class CallerAccount:
         return not self.waiting and not self.compute_wait()
 
     async def wait_for_turn(self) -> None:
-        """Wait for a turn, in order of arrival. Raises Problem 429."""
+        """Wait for a turn, in order of arrival. Raises Problem 429 if no turn comes within
+        `TURN_WAIT_MAX_S`.
+        """
         self.waiting += 1
         try:
             with trio.move_on_after(TURN_WAIT_MAX_S):
@@ -194,7 +198,9 @@ class CpuPace(trio.abc.Instrument):
         return door is not None and door.waiting >= WAITING_CONNECTIONS_MAX
 
     def find_account(self, head: Request) -> CallerAccount:
-        """Return the account that pays for this request."""
+        """Return the account that pays for this request: of the probes, of a known credential, of
+        the user in a signed cookie, or of the anonymous source.
+        """
         if head.path in self._probes:
             return self.get_account(PROBE, self._source(head))
         digest = self._digest(head)
@@ -267,7 +273,9 @@ class Visit:
         return True
 
     async def wait_for_turn(self) -> None:
-        """Wait until the account allows a turn. Raises Problem 429."""
+        """Wait until the account allows a turn. Raises Problem 429 if no turn comes within
+        `TURN_WAIT_MAX_S`.
+        """
 
     def record_request(self, head: Request) -> None:
         """Record that the following work is for this request."""
@@ -276,7 +284,7 @@ class Visit:
         """Record that the request was admitted. `caller` is None if anyone is admitted."""
 
     def record_refusal(self, head: Request, status: int) -> None:
-        """Record that the request was refused by its head."""
+        """Record that the request was refused with `status` before its body was read."""
 
 
 class PacedVisit(Visit):

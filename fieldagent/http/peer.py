@@ -120,7 +120,9 @@ class Peer:
             enable_keepalive(self._accepted.setsockopt, unanswered_probes=UNANSWERED_PROBES_MAX)
 
     async def read(self) -> bytes:
-        """Wait for bytes and return them, or b'' at the end of the connection. Raises OSError."""
+        """Wait for bytes and return them, or b'' at the end of the connection. Raises OSError if
+        the connection broke.
+        """
         while True:
             await wait_readable(self.socket)
             try:

@@ -47,7 +47,9 @@ class Problem(Exception):
         self.place = place
 
     def translate(self, translate_text: Callable[[str], str]) -> Problem:
-        """Return the Problem with each text translated by `translate_text`."""
+        """Return the same Problem in another language. `translate_text` translates its title, its
+        detail, and the details of its errors.
+        """
         return Problem(
             self.status,
             translate_text(self.detail),

@@ -164,7 +164,9 @@ class ServerProtocol:
         self._has_ended = not data
 
     def next_head(self) -> Request | MissingPart:
-        """Return the head of the next request, or the missing part. Raises Problem."""
+        """Return the head of the next request, or the missing part. Raises Problem if the bytes are
+        not a valid head.
+        """
         try:
             return self._read_head()
         except h11.RemoteProtocolError as error:
@@ -186,7 +188,9 @@ class ServerProtocol:
         return self._length or 0 if self._chunked is None else self._chunked.most
 
     def next_body(self) -> Request | MissingPart:
-        """Return the complete request, or BODY. Raises Problem."""
+        """Return the complete request, or BODY if a part of the body is missing. Raises Problem if
+        the body is malformed or too large.
+        """
         assert self._head is not None
         body = (
             self._read_fixed_body()

@@ -12,7 +12,7 @@ from fieldagent.http.problem import Problem
 
 
 def refuse_others(request: Request, known_names: Sequence[str]) -> None:
-    """Refuse a query with a name that is not in `known_names`. Raises Problem 400."""
+    """Raise Problem 400 if the query contains a name that is not in `known_names`."""
     unknown = [name for name, _ in request.query if name not in known_names]
     if unknown:
         raise Problem(

@@ -93,7 +93,9 @@ class SecureSocket:
         return taken_bytes
 
     def shutdown(self, how: int) -> None:
-        """Send the TLS goodbye, then shut the socket down. Raises OSError."""
+        """Send the TLS goodbye, then shut the socket down. Raises OSError if the connection
+        broke.
+        """
         self._send_close_notify()
         self._peer.shutdown(how)
 
@@ -110,7 +112,7 @@ class SecureSocket:
 
     def _receive_record_part(self) -> bool:
         """Pass on the received part of one record to TLS. Return True if the record is complete.
-        Raises OSError.
+        Raises OSError if the connection broke.
         """
         data = self._peer.recv(self._rest or _HEAD_BYTES - len(self._record_head))
         if data:
@@ -151,26 +153,30 @@ class SecureStream(trio.abc.Stream):
         self._tls = trio.SSLStream(stream, context, server_hostname=host, https_compatible=True)
 
     async def handshake(self) -> None:
-        """Run the handshake, and check the host's certificate. Raises trio.BrokenResourceError."""
+        """Run the handshake, and check the host's certificate. Raises trio.BrokenResourceError if
+        the handshake or the check fails.
+        """
         with _convert_failures():
             await self._tls.do_handshake()
 
     async def receive_some(self, max_bytes: int | None = None) -> bytes | bytearray:
         """Return received bytes, or b"" if the peer has closed the connection. Raises
-        trio.BrokenResourceError.
+        trio.BrokenResourceError if the connection broke.
         """
         with _convert_failures():
             return await self._tls.receive_some(max_bytes)
 
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
-        """Send all bytes. Raises trio.BrokenResourceError. If cancelled, a part may have
-        been sent.
+        """Send all bytes. Raises trio.BrokenResourceError if the connection broke. If cancelled, a
+        part may have been sent.
         """
         with _convert_failures():
             await self._tls.send_all(data)
 
     async def wait_send_all_might_not_block(self) -> None:
-        """Wait until there is space to send. Raises trio.BrokenResourceError."""
+        """Wait until there is space to send. Raises trio.BrokenResourceError if the connection
+        broke.
+        """
         with _convert_failures():
             await self._tls.wait_send_all_might_not_block()
 

@@ -65,8 +65,8 @@ class UpgradedStream(trio.abc.Stream):
                 raise trio.BrokenResourceError from error
 
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
-        """Send all bytes. Raises trio.BrokenResourceError. If cancelled, a part may have
-        been sent.
+        """Send all bytes. Raises trio.BrokenResourceError if the connection broke. If cancelled, a
+        part may have been sent.
         """
         rest = memoryview(data)
         await checkpoint()
@@ -115,7 +115,9 @@ class BodyBudget:
         self._maximum = maximum
 
     def reserve(self, size: int) -> ReservedBytes:
-        """Reserve space for a body of `size` bytes. Raises Problem 503."""
+        """Reserve space for a body of `size` bytes. Raises Problem 503 if the budget has too little
+        space left.
+        """
         if size and self.held + size > self._maximum:
             again = (("Retry-After", "1"),)
             raise Problem(503, "too many large bodies are under way; try again", headers=again)
@@ -295,7 +297,9 @@ class _Server:
         first.peer.scope.cancel()
 
     def remove_from_source(self, connection: _Connection) -> None:
-        """Remove the connection from the connections of its source."""
+        """Remove the connection from the list of its source, by which `Limits.per_source` is
+        checked.
+        """
         of_source = self._by_source.get(connection.source, {})
         of_source.pop(connection, None)
         if not of_source:
@@ -399,7 +403,7 @@ class _Connection:
 
     async def _wait_for_turn(self) -> None:
         """Wait if the caller has used more than its share of the CPU. Such callers are also evicted
-        first. Raises Problem.
+        first. Raises Problem if no turn comes in time.
         """
         if self._visit.can_continue() or self.crowded_out:
             return
@@ -423,7 +427,8 @@ class _Connection:
         raise TimeoutError("the TLS handshake took too long")
 
     async def _wait_for_head(self) -> Request | None:
-        """Return the head of the next request, or None if there is none. Raises Problem.
+        """Return the head of the next request, or None if there is none. Raises Problem if the head
+        is invalid or does not arrive in time.
 
         A request that is complete when its time ends still gets a response, because the deadline's
         scope ends with this method.
@@ -439,8 +444,8 @@ class _Connection:
         return None
 
     async def _wait_for_last_request(self) -> None:
-        """Wait for a request after an early eviction, so that a request that was already sent gets
-        a response. Raises Problem.
+        """Wait for a request after an early eviction, to answer a request that the peer has already
+        sent. Raises Problem 503 when bytes arrive.
         """
         with self.peer.begin_bounded_phase(Phase.CLOSING):
             if await self.peer.read():

@@ -22,7 +22,9 @@ NUMBER = re.compile(r"[0-9]+(\.[0-9]+)?([eE][-+]?[0-9]+)?", re.ASCII)
 
 
 class StreamRequest(NamedTuple):
-    """Parameters of a stream request."""
+    """Parameters of a request for a stream of events: the wanted topics, the start, and the
+    keepalive.
+    """
 
     topics: frozenset[str]
     last: str = ""
@@ -34,7 +36,9 @@ class StreamRequest(NamedTuple):
 
 
 def encode_event(id_: int | str, topic: str, text: str) -> bytes:
-    """Return an event as bytes. `text` must be one line."""
+    """Return an event in the format of the stream. `id_` is the id that a client sends after a
+    reconnect. `text` must be one line.
+    """
     return f"id: {id_}\nevent: {topic}\ndata: {text}\n\n".encode()
 
 

@@ -19,7 +19,8 @@ class UnusableTrust(Exception):
 
 def trust(ca_file: Path | None) -> ssl.SSLContext:
     """Return a TLS context that trusts the system's certificate authorities or, if `ca_file` is not
-    None, only those in the file. Raises UnusableTrust.
+    None, only those in the file. Raises UnusableTrust if the file cannot be read or contains no
+    certificate.
     """
     try:
         return ssl.create_default_context(cafile=ca_file)

@@ -73,7 +73,9 @@ class WebSocket:
         self._process_frame(protocol)
 
     async def receive(self) -> bytes:
-        """Wait for the next message and return it. Raises WebSocketClosed."""
+        """Wait for the next message and return it. Raises WebSocketClosed if the WebSocket has
+        ended.
+        """
         while not self._messages:
             self._raise_if_ended()
             await self.read()
@@ -114,7 +116,9 @@ class WebSocket:
             raise WebSocketClosed(CloseCode.ABNORMAL_CLOSURE, "the connection was broken off")
 
     async def send(self, message: bytes) -> None:
-        """Send one message. Raises WebSocketClosed."""
+        """Send one message, and wait until the stream has accepted it. Raises WebSocketClosed if
+        the WebSocket has ended.
+        """
         try:
             self._protocol.send_binary(message)
         except InvalidState:
@@ -163,7 +167,8 @@ async def connect(
 ) -> WebSocket:
     """Run the client's handshake over a stream to `url` (ws: or wss:).
 
-    Raises HandshakeRefused, WebSocketClosed.
+    Raises HandshakeRefused if the server does not accept the handshake, and WebSocketClosed if the
+    connection breaks.
     """
     protocol = ClientProtocol(parse_uri(url), max_size=max_size, logger=QUIET_LOG)
     handshake = protocol.connect()

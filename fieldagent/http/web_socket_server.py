@@ -23,8 +23,8 @@ _ERROR_CHARACTERS_MAX = 200
 def accept(
     request: Request, use: Callable[[WebSocket], Awaitable[None]], *, max_size: int
 ) -> Response:
-    """Return the response to a handshake. `use` is then called with the WebSocket. Raises
-    Problem.
+    """Return the response to a handshake. `use` is then called with the WebSocket. Raises Problem
+    if the request is not a valid handshake.
     """
     if request.method != "GET":
         raise Problem(

@@ -83,7 +83,9 @@ _LATER_TEXT = re.compile(r"canned words (\d{1,3})", re.ASCII)
 
 
 def find_number(text: str) -> int | None:
-    """Return the number of the canned text that is equal to `text`, or None if there is none."""
+    """Return the number of the canned text that is equal to `text`, or None if `text` is not a
+    canned text.
+    """
     known_number = _NUMBER_BY_TEXT.get(text)
     if known_number is None and (later_match := _LATER_TEXT.fullmatch(text)):
         number = int(later_match[1])

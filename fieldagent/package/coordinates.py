@@ -62,7 +62,8 @@ def read_degrees(text: str, side_letters: str) -> float:
     return decimal degrees.
 
     `side_letters` contains the letters that may be before or after the number: `NS` for a latitude,
-    `EW` for a longitude. South and west are negative. Raises NoCoordinate.
+    `EW` for a longitude. South and west are negative. Raises NoCoordinate if the text has another
+    form.
     """
     plain = text.strip().replace("\u2212", "-").upper()
     if len(plain) > TEXT_MAX:

@@ -80,7 +80,7 @@ def _fold_case(text: str) -> str:
 
 
 def _strip_accents(text: str) -> str:
-    """Return the text without accents."""
+    """Return the text without accents, so that words with a missing accent are also found."""
     return "".join(each for each in normalize("NFD", text) if category(each) != "Mn")
 
 

@@ -62,7 +62,7 @@ class Forecast(NamedTuple):
 
 
 class ForecastAccuracy(NamedTuple):
-    """Accuracy of forecasts."""
+    """Result of a comparison of past forecasts with the real delivery times."""
 
     forecasts: int
     """Number of Packages with a forecast of `p90` whose forecast time is over."""
@@ -97,7 +97,9 @@ def compute_steps(deliveries: Sequence[PastDelivery], now: float) -> Steps | Non
 
 
 def compute_share_within(steps: Steps, seconds: float) -> float:
-    """Return the share, 0 to 1, that is delivered within `seconds`."""
+    """Return the share, 0 to 1, of the Packages that are delivered within `seconds`. `steps` is a
+    result of `compute_steps`.
+    """
     return max((share for after, share in steps if after <= seconds), default=0.0)
 
 
@@ -132,7 +134,9 @@ def _choose_deliveries(deliveries: Sequence[PastDelivery], now: float) -> Sequen
 
 
 def _compute_day_difference(first_time: float, second_time: float) -> float:
-    """Return the difference of two times of day in seconds."""
+    """Return the seconds between two times of day, at most half a day. The arguments are Unix
+    times.
+    """
     apart = (first_time - second_time) % _DAY_S
     return min(apart, _DAY_S - apart)
 

@@ -91,7 +91,7 @@ class NotInGrid(ValueError):
 
 def read_grid(text: str) -> tuple[float, float]:
     """Return the latitude and longitude of a grid coordinate. For MGRS, return the middle of the
-    square. Raises NotInGrid.
+    square. Raises NotInGrid if the text has another form.
     """
     typed = text.strip().upper()
     if match := _POLAR.match(typed):

@@ -43,7 +43,7 @@ class Message:
 
 
 class PositionSource(StrEnum):
-    """Source of an SOS's position."""
+    """Device or person from which a kit has the position in its SOS."""
 
     GPS = "gps"
     """The kit's own receiver."""
@@ -80,7 +80,7 @@ class Data:
 
 
 class IncidentState(StrEnum):
-    """State of an incident in an `IncidentUpdate`."""
+    """State of an incident, as the kit or the hub reports it in an `IncidentUpdate`."""
 
     OPEN = "open"
     """From a kit to the hub: the incident is open at the kit."""

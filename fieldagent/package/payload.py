@@ -64,8 +64,8 @@ def encode_payload(
     sos: bool = False,
     extra: Mapping[str, Any] = MappingProxyType({}),
 ) -> str:
-    """Return the compact JSON of one delivery. It is ASCII, so that it fits into an environment
-    variable. `extra` contains additional members of the event.
+    """Return the compact JSON of one delivery. The text is ASCII, so that it fits into an
+    environment variable. `extra` contains additional members of the event.
     """
     members = make_event(item, timestamp) | dict(extra) | ({"sos": True} if sos else {})
     return encode_event(request_id, sender, members)

@@ -58,7 +58,7 @@ class Fault:
 
 
 def number_of_faults(faults: Sized) -> Sentence:
-    """Return the number of faults as text: `1 fault`, `2 faults`."""
+    """Return a text for people: `1 fault`, or for another number `2 faults`."""
     return sentence("1 fault") if len(faults) == 1 else sentence("{n} faults", n=len(faults))
 
 
@@ -224,7 +224,9 @@ _POSITION = {
 
 
 class ItemKind(NamedTuple):
-    """A kind of item."""
+    """Kind of items that a Package can contain: its class, its members, and its default
+    priority.
+    """
 
     build: type[Any]
     priority: int

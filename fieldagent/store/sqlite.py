@@ -42,8 +42,8 @@ takes milliseconds."""
 
 
 def transact(writer: sqlite3.Connection, orders: Sequence[Order[sqlite3.Connection]]) -> None:
-    """Run all orders in one transaction. Raises StoreFailed, StoreFull, or an error of one
-    of them.
+    """Run all orders in one transaction. Raises StoreFailed, StoreFull, or the error that an order
+    has raised.
     """
     try:
         writer.execute("BEGIN IMMEDIATE")
@@ -243,7 +243,7 @@ def copy_whole(
 ) -> None:
     """Copy a consistent state of the database to a file for its owner only, and check the copy. An
     existing file is replaced. `report` gets the number of copied pages, and the number of all
-    pages. Raises OSError, sqlite3.Error.
+    pages. Raises OSError or sqlite3.Error if the copy fails.
     """
     target.unlink(missing_ok=True)
     make_private_file(target)

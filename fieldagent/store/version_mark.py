@@ -42,7 +42,9 @@ class VersionHeader(NamedTuple):
 
 
 def compute_application_id(version: int) -> int:
-    """Return the `application_id` of a file with this version."""
+    """Return the number for the header field `application_id`: the version, and the complement of
+    its bits.
+    """
     return (version & _BITS) << 16 | (~version & 0xFFFF)
 
 

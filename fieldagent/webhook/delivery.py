@@ -54,7 +54,9 @@ class Delivery:
 
     @property
     def unauthenticated(self) -> bool:
-        """Return True if the sender is unauthenticated."""
+        """Return True if the delivery contains an unauthenticated SOS. The body is searched as
+        text.
+        """
         return UNAUTHENTICATED_MARK in self.body
 
 
@@ -103,7 +105,7 @@ class Spool(Protocol):
         """Return an event that is set at the next arrival or replay after this call."""
 
     async def mark_handed_over(self, request_id: str) -> None:
-        """Record that the delivery is finished."""
+        """Record that the hook has accepted the delivery, so that it is not tried again."""
 
     async def postpone(
         self, request_id: str, due_time: float, reason: str, *, tries: int = 1

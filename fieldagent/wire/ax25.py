@@ -48,7 +48,7 @@ def parse_callsign(text: str) -> Callsign:
 
 def encode(frame: Frame) -> bytes:
     """Encode a command frame, with the C bits of a command (section 6.1.2). Raises
-    LocalProtocolError.
+    LocalProtocolError if the frame has more than INFO_BYTES bytes or DIGIPEATERS digipeaters.
     """
     if len(frame.info) > INFO_BYTES:
         raise LocalProtocolError(f"a UI frame holds at most {INFO_BYTES} bytes")

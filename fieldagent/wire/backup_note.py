@@ -63,7 +63,7 @@ class BackupSummary:
     """The last item from the hub."""
 
     def encode(self) -> bytes:
-        """Return the note as CBOR."""
+        """Return the note as CBOR, in the form for `decode_note`."""
         return cbor2.dumps([BackupKind.SUMMARY, *self.last_sent, self.hours, *self.last_got])
 
 
@@ -75,12 +75,12 @@ class InventoryRequest:
     after: int
 
     def encode(self) -> bytes:
-        """Return the note as CBOR."""
+        """Return the note as CBOR, in the form for `decode_note`."""
         return cbor2.dumps([BackupKind.ASK, self.direction, self.after])
 
 
 class InventoryRow(NamedTuple):
-    """An item in an Inventory."""
+    """Description of one item in an Inventory, without the item's contents."""
 
     place: int
     """Number of the item for an ItemRequest. The number increases with each row."""
@@ -118,7 +118,7 @@ class Inventory:
 
 @dataclass(frozen=True, slots=True)
 class ItemRequest:
-    """Request for items by their places."""
+    """Request for copies of items, by the `place` of each item in an Inventory."""
 
     direction: Direction
     places: tuple[int, ...]

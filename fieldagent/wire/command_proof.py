@@ -43,12 +43,16 @@ def derive_command_key(secret: bytes) -> bytes:
 
 
 def prove(command_number: int, command: RemoteCommand, key: bytes) -> RemoteCommand:
-    """Return the command with its proof. `command_number` is the command's number."""
+    """Return the command with its proof, made with `key`. `command_number` is the number of the
+    command's entry in the envelope.
+    """
     return replace(command, proof=_compute_proof(command_number, command, key))
 
 
 def is_proved(command_number: int, command: RemoteCommand, keys: Iterable[bytes]) -> bool:
-    """Return True if the proof is valid for one of the keys, this number and this command."""
+    """Return True if one of the keys has made the command's proof, for a command with this
+    number.
+    """
     return any(
         hmac.compare_digest(_compute_proof(command_number, command, key), command.proof)
         for key in keys

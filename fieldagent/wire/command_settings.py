@@ -32,7 +32,7 @@ def make_arguments(change: SettingsChange, signature: str) -> tuple[Argument, ..
 
 def parse_offer(command_number: int, kit: str, arguments: tuple[Argument, ...]) -> tuple[str, str]:
     """Return the signed text and its minisign signature file. `kit` is the result of
-    `settings_change.get_kit_id` for the kit's token. Raises NotAChange.
+    `settings_change.get_kit_id` for the kit's token. Raises NotAChange if a setting is invalid.
     """
     device, lines, first, comment, second = arguments
     assert isinstance(first, bytes) and isinstance(second, bytes) and isinstance(comment, str)

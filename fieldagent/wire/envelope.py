@@ -284,7 +284,7 @@ class Entry:
     wants_receipt: bool = False
     """True if the sender wants a read receipt."""
     author: Person | None = None
-    """Author of the item, a person at the sender's kit."""
+    """Author of the item, a person at the sender's kit. None if the item names no author."""
 
     @property
     def addressed(self) -> bool:

@@ -27,7 +27,8 @@ _SUM_BYTES = 4
 
 def split(envelope: bytes, capacity: int) -> list[Fragment]:
     """Split an envelope into fragments. Each of them fits into an envelope of `capacity` bytes. A
-    CRC-32 protects the whole envelope.
+    CRC-32 protects the whole envelope. Raises LocalProtocolError if more than FRAGMENTS_MAX
+    fragments are needed.
     """
     size = capacity - OVERHEAD_BYTES
     count = -(-len(add_checksum(envelope)) // size)
@@ -73,7 +74,7 @@ def find_missing_fragments(
 
 @dataclass(frozen=True, slots=True)
 class ReassembledItem:
-    """An envelope that was reassembled from its fragments."""
+    """An envelope that was reassembled from its fragments, and its entries."""
 
     envelope: bytes
     entries: list[Entry]

@@ -31,12 +31,12 @@ def digest_token(token: str) -> bytes:
 
 
 def prove(update: IncidentUpdate, key: bytes) -> IncidentUpdate:
-    """Return the update with its proof."""
+    """Return the update with a proof that is made with `key`, a result of `derive_proof_key`."""
     return replace(update, proof=_compute_proof(update, key))
 
 
 def is_proved(update: IncidentUpdate, keys: Iterable[bytes]) -> bool:
-    """Return True if the update's proof is valid for one of the keys."""
+    """Return True if one of the keys has made the update's proof."""
     return any(hmac.compare_digest(_compute_proof(update, key), update.proof) for key in keys)
 
 

@@ -51,7 +51,9 @@ class LinkBreak(NamedTuple):
 
 @dataclass(slots=True)
 class _LinkTimes:
-    """Times of the current link."""
+    """Times of the current link, by the caller's clock in seconds: of the last message from the
+    peer, and of the last message to the peer.
+    """
 
     heard: float
     sent_at: float

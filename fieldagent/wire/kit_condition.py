@@ -50,7 +50,7 @@ _NO_VALUE = 15
 
 @dataclass(frozen=True, slots=True)
 class KitCondition:
-    """Condition of a kit, as the kit reports it."""
+    """Condition of a kit: the facts of its status, and facts about its machine and its signal."""
 
     status: KitStatus
     system: str = ""

@@ -124,7 +124,7 @@ class SettingsOffer:
     """True if the settings arrived in a command over satellite, so that there may be no IP link."""
 
     def encode(self) -> bytes:
-        """Return the note as CBOR."""
+        """Return the note as CBOR, in the form for `decode`."""
         options = [True] if self.by_satellite else []
         return cbor2.dumps([NoteKind.OFFER, self.text, self.signature, *options])
 
@@ -140,7 +140,7 @@ class ProgramOffer:
     Such an offer is never sent over a link."""
 
     def encode(self) -> bytes:
-        """Return the note as CBOR."""
+        """Return the note as CBOR, in the form for `decode`."""
         return cbor2.dumps([NoteKind.PROGRAM, self.number, self.version, self.url])
 
 
@@ -170,7 +170,7 @@ class DirectoryEntry:
 
 @dataclass(frozen=True, slots=True)
 class Directory:
-    """Directory of the kit's workspace."""
+    """Directory of the kit's workspace: the possible addressees of the kit's Packages."""
 
     version: int
     """Version number from the hub; never 0."""
@@ -179,7 +179,7 @@ class Directory:
     people: tuple[DirectoryEntry, ...]
 
     def encode(self) -> bytes:
-        """Return the note as CBOR."""
+        """Return the note as CBOR, in the form for `decode`."""
         rows = [each.make_row() for each in self.people]
         return cbor2.dumps([NoteKind.DIRECTORY, self.version, self.owner, rows])
 
@@ -192,7 +192,7 @@ class HasDirectory:
     """Version number, or 0 if the kit has no directory."""
 
     def encode(self) -> bytes:
-        """Return the note as CBOR."""
+        """Return the note as CBOR, in the form for `decode`."""
         return cbor2.dumps([NoteKind.HAS_DIRECTORY, self.version])
 
 

@@ -37,7 +37,7 @@ class KitStatus(NamedTuple):
     disk_used: int
     """Used share of the disk in per cent."""
     degrees: int | None
-    """Temperature of the processor in degrees Celsius."""
+    """Temperature of the processor in degrees Celsius. None if unknown."""
     millivolts: int | None
     """Supply voltage in mV. None if the machine cannot measure it."""
     uptime: int
@@ -91,7 +91,7 @@ def encode(status: KitStatus) -> bytes:
 
 
 def format_lines(status: KitStatus) -> list[str]:
-    """Return the status as lines for people."""
+    """Return the status as lines of English text for people."""
     version = format_version(status)
     disk = f"disk {status.disk_used} % used, {status.disk_free / 1e9:.1f} GB free"
     warmth = [] if status.degrees is None else [f"{status.degrees} °C"]

@@ -17,8 +17,8 @@ class LengthDeframer:
     def __init__(
         self, mark: bytes, order: Literal["big", "little"], maximum: int, minimum: int = 0
     ) -> None:
-        """`order` is the byte order of the length. The content of a frame has `minimum` to
-        `maximum` bytes.
+        """Create a deframer for frames that begin with `mark`. `order` is the byte order of the
+        length, and `minimum` to `maximum` the number of bytes in the content of a frame.
         """
         self._mark, self._order = mark, order
         self._least, self._most = minimum, maximum

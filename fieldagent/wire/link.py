@@ -169,7 +169,8 @@ class IpLink:
 
     def send(self, body: Body) -> tuple[int, bytes]:
         """Encode the next message. Return its number, which the acknowledgement will contain, and
-        its bytes.
+        its bytes. Raises LocalProtocolError if the window is full, or if the peer's hello has not
+        arrived.
         """
         if self._peer is None or self.free < 1:
             raise LocalProtocolError("the window is full, or the peer has not said hello")
@@ -191,7 +192,9 @@ class IpLink:
         return self.send(b"")
 
     def make_note(self, body: bytes) -> bytes:
-        """Encode a note. A note uses no number and no place in the window."""
+        """Encode a note. A note uses no number and no place in the window. Raises
+        LocalProtocolError if the peer accepts no notes.
+        """
         if self._peer is None or not self._peer.features & NOTES:
             raise LocalProtocolError("the peer accepts no notes")
         if len(body) > BODY_BYTES:
@@ -199,8 +202,8 @@ class IpLink:
         return cbor2.dumps([LinkKind.NOTE, body])
 
     def acknowledge(self, number: int) -> bytes:
-        """Return the acknowledgement of `number` and all earlier messages, which must be
-        on disk.
+        """Return the acknowledgement of `number` and all earlier messages, which must be on disk.
+        Raises LocalProtocolError if `number` has not arrived, or was acknowledged before.
         """
         if not self._last_answered < number <= self._last_arrived:
             raise LocalProtocolError(f"{number} has not arrived and cannot be acknowledged")

@@ -167,7 +167,7 @@ class CompanionDevice(NamedTuple):
 
 
 class CompanionContact(NamedTuple):
-    """A contact of a radio."""
+    """A station that the radio has in its list of contacts."""
 
     key: bytes
     type: int

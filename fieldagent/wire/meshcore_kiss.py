@@ -77,7 +77,7 @@ class PacketSignal(NamedTuple):
 
 
 def ask(command: MeshcoreCommand, content: bytes = b"") -> bytes:
-    """Return the frame of a command."""
+    """Return the KISS frame with which the host sends `command`."""
     return kiss.encode(bytes([command]) + content, kiss.SET_HARDWARE)
 
 

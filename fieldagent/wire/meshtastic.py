@@ -131,7 +131,7 @@ REGIONS = {
 
 
 class Role(IntEnum):
-    """Role of a channel."""
+    """Use of a channel. A place in the radio's list without a channel is OFF."""
 
     OFF = 0
     PRIMARY = 1
@@ -467,12 +467,16 @@ def make_frame(message: bytes) -> bytes:
 
 
 def encode_to_radio(message: ToRadio) -> bytes:
-    """Return the frame of a host's message."""
+    """Return the frame of a host's message. Raises LocalProtocolError if the message is longer than
+    FRAME_BYTES.
+    """
     return make_frame(TO_RADIO.encode(message))
 
 
 def encode_from_radio(message: FromRadio) -> bytes:
-    """Return the frame of a radio's message."""
+    """Return the frame of a radio's message, for simulators. Raises LocalProtocolError if the
+    message is longer than FRAME_BYTES.
+    """
     return make_frame(FROM_RADIO.encode(message))
 
 
@@ -508,7 +512,7 @@ def is_private(settings: ChannelSettings) -> bool:
 
 
 def make_reaction(packet_id: int, sign: str) -> MeshData:
-    """Return the data of a reaction to a message."""
+    """Return the data of a reaction to the message `packet_id`. `sign` is an emoji."""
     return MeshData(Port.TEXT, sign.encode(), reply_id=packet_id, emoji=1)
 
 

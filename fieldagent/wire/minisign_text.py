@@ -28,7 +28,9 @@ class SignatureParts(NamedTuple):
         return f"untrusted comment: {comment}\n{first}\n{TRUSTED_COMMENT}{self.comment}\n{second}\n"
 
     def has_valid_form(self) -> bool:
-        """Return True if the parts have the sizes and forms of a signature."""
+        """Return True if the two byte strings have the sizes of a signature, and the comment is one
+        line. The signature is not verified.
+        """
         is_line = "\n" not in self.comment and "\r" not in self.comment
         return is_line and (len(self.first), len(self.second)) == (FIRST_BYTES, SECOND_BYTES)
 

@@ -250,7 +250,7 @@ class NodeLink:
             self._events.append(Damaged(f"a frame of more than {FRAME_BYTES} bytes"))
 
     def next_event(self) -> NodeEvent | None:
-        """Return the next event of the peer or the link, or None if there is none."""
+        """Remove the oldest waiting event and return it, or return None if no event waits."""
         return self._events.popleft() if self._events else None
 
     def data_to_send(self) -> bytes:

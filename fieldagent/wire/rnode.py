@@ -102,7 +102,7 @@ class RnodeBattery(NamedTuple):
 
 
 def make_command_frame(command: int, content: bytes = b"") -> bytes:
-    """Return the frame of a command."""
+    """Return the KISS frame that contains `command` and its content."""
     return kiss.encode(content, command & 0x0F, command >> 4)
 
 

@@ -284,7 +284,9 @@ class Conversation:
         self._drop_line = False
 
     def send(self, command: str) -> bytes:
-        """Begin a command, and return its bytes. A ModemReply or a Ready ends the command."""
+        """Begin a command, and return its bytes. A ModemReply or a Ready ends the command. Raises
+        LocalProtocolError if another command has not ended.
+        """
         if self._state is not _State.IDLE:
             raise LocalProtocolError(f"{command} while {self._command} has not ended")
         self._command = command
@@ -295,7 +297,9 @@ class Conversation:
         return command.encode("ascii") + b"\r"
 
     def send_payload(self, body: bytes) -> bytes:
-        """Return the MO message and its checksum, after +SBDWB is Ready."""
+        """Return the MO message and its checksum, after +SBDWB is Ready. Raises LocalProtocolError
+        if the modem does not wait for a payload.
+        """
         if self._state is not _State.AWAITING_PAYLOAD:
             raise LocalProtocolError("the modem has not asked for a payload")
         self._state = _State.AWAITING_WRITE_RESULT
@@ -435,7 +439,7 @@ def check_mo(body: bytes) -> None:
 
 @dataclass(frozen=True, slots=True)
 class SessionResult:
-    """Result of a session (+SBDIX)."""
+    """Result of a session with the gateway, the six numbers of the answer to +SBDIX."""
 
     mo_status: int
     momsn: int
@@ -450,7 +454,7 @@ class SessionResult:
 
 @dataclass(frozen=True, slots=True)
 class BufferStatus:
-    """Status of the buffers (+SBDSX)."""
+    """Status of the modem's two message buffers, from the answer to +SBDSX."""
 
     mo_flag: int
     momsn: int
@@ -465,14 +469,16 @@ class BufferStatus:
 
 def parse_session(reply: ModemReply) -> SessionResult:
     """Parse the result of a session. If the firmware leaves out the number of waiting messages, the
-    result contains 0.
+    result contains 0. Raises RemoteProtocolError if the reply contains no result.
     """
     numbers = _read_numbers(reply, "+SBDIX", r"\+SBDIXA?", 5)
     return SessionResult(*numbers, *[0] * (6 - len(numbers)))
 
 
 def parse_status(reply: ModemReply) -> BufferStatus:
-    """Parse the answer to +SBDSX, or to +SBDS, which does not contain rings."""
+    """Parse the answer to +SBDSX, or to +SBDS, which does not contain rings. Raises
+    RemoteProtocolError if the reply has another form.
+    """
     numbers = _read_numbers(reply, "+SBDSX", r"\+SBDSX?", 4)
     return BufferStatus(*numbers, *[0] * (6 - len(numbers)))
 

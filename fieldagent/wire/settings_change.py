@@ -40,7 +40,9 @@ class SettingsChange:
     """Names and values. An empty value removes the setting."""
 
     def format_text(self) -> str:
-        """Return the text of the change. Raises NotAChange."""
+        """Return the text of the change, for signing. Raises NotAChange if a name or value has an
+        invalid character, or if a name occurs twice.
+        """
         head = f"{HEAD}\ndevice: {self.device}\nkit: {self.kit}\nnumber: {self.number}\n"
         text = head + "".join(f"{name}={value}\n" for name, value in self.pairs)
         with suppress(NotAChange):

@@ -70,7 +70,9 @@ def count_parts(text: str) -> int:
 
 
 def encode_septets(text: str) -> bytes:
-    """Return the GSM code of each character, one per byte. Raises KeyError."""
+    """Return the GSM code of each character, one per byte. Raises KeyError if a character is not in
+    the GSM alphabet.
+    """
     return b"".join(_CODES[each] for each in text)
 
 

@@ -63,12 +63,12 @@ def derive_name(token_digest: bytes) -> bytes:
 
 
 def derive_key_up(token_digest: bytes) -> bytes:
-    """Return the key of frames from the kit."""
+    """Return the key that authenticates frames from the kit to the hub."""
     return derive_key(token_digest, "SMS MO")
 
 
 def derive_key_down(token_digest: bytes) -> bytes:
-    """Return the key of frames from the hub."""
+    """Return the key that authenticates frames from the hub to the kit."""
     return derive_key(token_digest, "SMS MT")
 
 
@@ -82,7 +82,9 @@ class SmsFrame:
     """Tag of a received frame."""
 
     def make_plain(self) -> bytes:
-        """Return the bytes that the tag covers. Raises LocalProtocolError."""
+        """Return the bytes that the tag covers. Raises LocalProtocolError if the name does not have
+        NAME_BYTES bytes, or if there are more than ACKNOWLEDGED_MAX acknowledgements.
+        """
         if len(self.name) != NAME_BYTES or len(self.acknowledged) > ACKNOWLEDGED_MAX:
             raise LocalProtocolError("a name has 6 bytes, and at most 15 acknowledgements fit")
         head = bytes([VERSION << 4 | len(self.acknowledged)])
@@ -97,7 +99,7 @@ class SmsFrame:
         return hmac.compare_digest(self.tag_by(key), self.tag)
 
     def encode_text(self, key: bytes) -> str:
-        """Return the text of the SMS."""
+        """Return the frame, tagged with `key`, as the text of an SMS."""
         return MARK + base64.b64encode(self.make_plain() + self.tag_by(key)).decode().rstrip("=")
 
 

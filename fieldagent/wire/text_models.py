@@ -162,7 +162,9 @@ class Table:
         return nodes[::-1]
 
     def code_symbol(self, coder: Coder, symbols_before: list[int], symbol: int = 0) -> int:
-        """Code a symbol with the longest context that contains it. Raises RemoteProtocolError."""
+        """Code a symbol with the longest context that contains it. Raises RemoteProtocolError if no
+        symbol is possible, because the input is damaged.
+        """
         excluded: set[int] = set()
         for context in self.find_contexts(symbols_before):
             start, end = self._follow[context], self._follow[context + 1]
