@@ -18,7 +18,7 @@ DAYS_MAX = 36_500
 
 def make_integer_reader(low: int, high: int) -> Callable[[str], int]:
     """Return a function that parses an integer from `low` to `high`, both included. The function
-    raises ArgumentTypeError.
+    raises ArgumentTypeError for any other text.
     """
 
     def read(text: str) -> int:
@@ -121,7 +121,9 @@ read_minute.__name__ = "a time of day such as 18:00"
 
 
 def number(text: str) -> int:
-    """Parse the id of a database row, which has at most 64 bits."""
+    """Parse the id of a database row, of at most 18 digits. Raises ValueError for any other
+    text.
+    """
     if not (text.isascii() and text.isdigit() and len(text) <= 18):
         raise ValueError
     return int(text)
@@ -131,7 +133,7 @@ number.__name__ = "a number that `list` shows"
 
 
 def read_credit_count(text: str) -> int:
-    """Parse a number of credits."""
+    """Parse a number of credits, of at most 9 digits. Raises ValueError for any other text."""
     if not (text.isascii() and text.isdigit() and len(text) <= 9):
         raise ValueError
     return int(text)

@@ -87,7 +87,9 @@ QUALITIES, SIDES = (60, 40, 25), (1600, 1024, 720, 480, 320, 200)
 
 
 def _scale_picture(raw: bytes, limit: int) -> bytes:
-    """Return the picture as WebP of at most `limit` bytes. Raises CallFailed."""
+    """Return the picture as WebP of at most `limit` bytes. Raises CallFailed if the picture cannot
+    be read or does not become small enough.
+    """
     try:
         image = importlib.import_module("PIL.Image")
         turned = importlib.import_module("PIL.ImageOps").exif_transpose
@@ -114,7 +116,7 @@ def _scale_picture(raw: bytes, limit: int) -> bytes:
 
 
 def _read_position(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Return the position of the arguments. Raises CallFailed."""
+    """Return the position of the arguments. Raises CallFailed if it is not a position."""
     return {**read_only_place(arguments.place).get_degrees(), "timestamp": arguments.timestamp}
 
 
@@ -128,5 +130,7 @@ BODY_MAKERS = {
 
 
 def make_item(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Return the body of the item of `arguments.kind`. Raises CallFailed."""
+    """Return the body of the item of `arguments.kind`. Raises CallFailed if an argument is
+    invalid.
+    """
     return BODY_MAKERS[arguments.kind](arguments)

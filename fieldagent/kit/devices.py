@@ -67,7 +67,9 @@ def get_radios() -> list[Recognition]:
 
 
 def get_all_kinds() -> list[Recognition]:
-    """Return the recognitions of all known devices that have one."""
+    """Return the recognitions of all kinds of devices: GNSS receivers, radios, satellite modems,
+    and devices of extensions.
+    """
     from fieldagent.kit.gnss import RECOGNITIONS as GNSS
 
     satellites = [each.recognition() for each in map(load_modem, get_modems()) if each.recognition]
@@ -77,7 +79,9 @@ def get_all_kinds() -> list[Recognition]:
 
 
 async def detect_devices(places: Sequence[str], kinds: Sequence[Recognition]) -> list[FoundDevice]:
-    """Detect the devices at all places, in parallel."""
+    """Detect the device at each place, at the same time. Return the results in the order of
+    `places`.
+    """
     devices: dict[str, FoundDevice] = {}
 
     async def ask(place: str) -> None:

@@ -26,7 +26,7 @@ SECRETS = ("-token", "-key", "-pin")
 
 
 class DeviceSeat(NamedTuple):
-    """Settings of one device."""
+    """Settings that configure one port: the port, and the kind of the device."""
 
     port: str
     kind: str

@@ -123,7 +123,9 @@ def erase(path: Path) -> None:
 
 
 def read_card_text(pairs: Sequence[tuple[str, str]]) -> str:
-    """Return the text that `provision` takes from a card. Raises InvalidSettings."""
+    """Return the text that `provision` takes from a card. Raises InvalidSettings if the agent would
+    refuse the settings.
+    """
     text = "".join(f"{name}={value}\n" for name, value in pairs)
     parse(text, Path(NAME))
     return text

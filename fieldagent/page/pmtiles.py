@@ -62,7 +62,7 @@ class Header(NamedTuple):
 
 
 def read_header(content: bytes) -> Header:
-    """Parse the header. Raises WrongArchive."""
+    """Parse the header. Raises WrongArchive if it is damaged or of another version."""
     if not content.startswith(MAGIC):
         raise WrongArchive("is not a PMTiles file")
     version = content[7] if len(content) > 7 else 0
@@ -104,7 +104,7 @@ class FoundTile(NamedTuple):
 
 
 def read_directory(content: bytes) -> TileDirectory:
-    """Parse a directory. Raises WrongArchive."""
+    """Parse a directory. Raises WrongArchive if the directory is damaged."""
     numbers = _Numbers(content)
     count = numbers.read_next()
     if not 0 < count <= ENTRIES:

@@ -44,7 +44,7 @@ class Tile(NamedTuple):
 
 
 def read_picture(content: bytes) -> Tile | None:
-    """Return the content as a tile, or None if it is not a picture."""
+    """Return the picture as a tile, or None if the content is not PNG, JPEG or WebP."""
     kinds = (kind for signature, kind in PICTURES.items() if content.startswith(signature))
     return next((Tile(content, kind) for kind in kinds), None)
 
@@ -74,7 +74,9 @@ def read_metadata(text: str) -> dict[str, Any]:
 
 
 def refuse_other_layers(document: dict[str, Any], source: str) -> None:
-    """Refuse a vector map whose metadata names no layer that the page draws. Raises UnusableMap."""
+    """Raise UnusableMap if the metadata of a vector map names no layer that the page draws.
+    `source` is the name of the map file in the error.
+    """
     listed = document.get("vector_layers")
     names = [
         str(each.get("id", ""))

@@ -167,7 +167,9 @@ class ElapsedTime:
         return elapsed_s + self._offset
 
     def record_time(self, source: str, unix: float) -> None:
-        """Record a time from `source`, one of SOURCES_BY_RANK."""
+        """Record the Unix time that `source`, one of SOURCES_BY_RANK, reports now. A time that is
+        not plausible is ignored.
+        """
         if not EARLIEST_TIME <= unix <= LATEST_TIME:
             return
         clocks = self._look()

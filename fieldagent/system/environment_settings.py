@@ -67,7 +67,9 @@ def add_environment(
 
 
 def _parse_variable(name: str, value: str, key_by_variable: Mapping[str, Key]) -> tuple[str, str]:
-    """Return the setting's own name and its value. Raises WrongProperty."""
+    """Return the name and value of the setting that a variable contains. Raises WrongProperty if
+    the setting is unknown or its file cannot be read.
+    """
     if (
         name not in key_by_variable
         and name.endswith(_FILE_SUFFIX)

@@ -35,7 +35,7 @@ class TrustedKey(NamedTuple):
     """Public key, 32 bytes."""
 
     def format_id(self) -> str:
-        """Return the key's id in minisign's form."""
+        """Return the key's id as minisign shows it: a number in hexadecimal, in capitals."""
         return f"{int.from_bytes(self.id, 'little'):X}"
 
 

@@ -17,7 +17,7 @@ def import_known_object(name: str, places: Mapping[str, str], kind: type[T]) -> 
     """Import the object of this `kind` whose place is in `places` under `name`. If there is none,
     `name` is itself the place of a third-party object.
 
-    Raises WrongProperty, with a text that follows the setting's name.
+    Raises WrongProperty if there is no such object. The error's text follows the setting's name.
     """
     if name not in places and ":" not in name:
         raise WrongProperty(
@@ -33,8 +33,8 @@ def import_own(place: str) -> Any:
 
 
 def import_named_object(place: str, kind: type[T]) -> T:
-    """Import the object of this `kind` from a place. Raises WrongProperty, with a text that follows
-    the setting's name.
+    """Import the object of this `kind` from a place. Raises WrongProperty if there is no such
+    object. The error's text follows the setting's name.
     """
     module, colon, name = place.partition(":")
     if not colon:

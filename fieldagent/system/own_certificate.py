@@ -50,8 +50,8 @@ def provide_own_certificate(path: Path) -> Path:
 
 
 def compute_fingerprint(path: Path) -> str:
-    """Return the SHA-256 of the certificate in the form that browsers show. Raises OSError,
-    ValueError.
+    """Return the SHA-256 of the certificate in the form that browsers show. Raises OSError or
+    ValueError if the file contains no certificate.
     """
     text = path.read_text()
     certificate = ssl.PEM_cert_to_DER_cert(text[text.index("-----BEGIN CERTIFICATE") :])

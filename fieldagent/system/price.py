@@ -1,4 +1,4 @@
-"""The price of a credit, in settings and for people. Also the accounts that pay for CPU time."""
+"""Prices of credits, in settings and for people. Also the accounts that pay for CPU time."""
 
 from __future__ import annotations
 

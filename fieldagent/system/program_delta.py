@@ -52,7 +52,9 @@ def get_contents(program: bytes) -> bytes:
 
 
 def rebuild_program(contents: bytes) -> bytes:
-    """Return a program with these contents. Raises NoDelta."""
+    """Build the program file from the result of a delta. Raises NoDelta if `contents` are not the
+    contents of a program.
+    """
     files, at = dict[str, bytes](), 0
     try:
         while at < len(contents):
@@ -86,7 +88,9 @@ def make_delta_name(program: str, now: bytes) -> str:
 
 
 def make_delta(old_contents: bytes, after: bytes) -> bytes:
-    """Return the delta between two contents. Raises NoDelta."""
+    """Make the delta that changes the contents `old_contents` to `after`, with zstd. Raises NoDelta
+    if zstd fails.
+    """
     try:
         frame = pack(after, old_contents)
     except ZstdFailed as why:
@@ -105,7 +109,8 @@ def parse_delta(body: bytes) -> Delta:
 
 def apply_delta(body: bytes, old_contents: bytes) -> bytes:
     """Apply a delta to the contents `old_contents`, and return the new contents. Call this only
-    with signed data, because zstd reads it as root. Raises NoDelta.
+    with signed data, because zstd reads it as root. Raises NoDelta if the delta is damaged, or is
+    for other contents.
     """
     delta = parse_delta(body)
     if hashlib.sha256(old_contents).digest() != delta.before:

@@ -125,8 +125,8 @@ def read_endpoint(value: str) -> tuple[str, int]:
 
 
 def _check_host(host: str) -> None:
-    """Refuse a name that cannot be looked up, because a look-up would raise UnicodeError instead of
-    OSError. Raises WrongProperty.
+    """Raise WrongProperty for a name that cannot be looked up. Otherwise a look-up would raise
+    UnicodeError instead of OSError.
     """
     try:
         # Use the codec only for other names, because it takes memory that an agent with ASCII names

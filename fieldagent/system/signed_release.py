@@ -50,13 +50,16 @@ def parse_release(comment: str) -> Release:
 
 
 def check_release(comment: str, now: float) -> Release:
-    """Return the release of a program that may be installed at `now`. Raises NotSigned."""
+    """Return the release in the trusted comment `comment` of a program. Raises NotSigned if the
+    program may not be installed at `now` (Unix time).
+    """
     return check_release_as(PROGRAM, comment, now)
 
 
 def check_release_as(kind: str, comment: str, now: float) -> Release:
-    """Return the release of a file of `kind`, if the file may be installed at `now` (Unix time). A
-    kit whose clock shows 1970 cannot check the expiry. Raises NotSigned.
+    """Return the release in the trusted comment of a file of `kind`. Raises NotSigned if the kind
+    differs, or if the release has expired at `now` (Unix time). A kit whose clock shows 1970 cannot
+    check the expiry.
     """
     release = parse_release(comment)
     if release.kind != kind:

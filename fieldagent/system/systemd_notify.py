@@ -13,8 +13,8 @@ log = logging.getLogger(__name__)
 
 
 def notify(state: str, environ: MutableMapping[str, str] = os.environ) -> bool:
-    """Send one line, such as `READY=1`. Return False if systemd did not start this program, or does
-    not run.
+    """Send systemd one line, such as `READY=1`. Return False if systemd did not start this program,
+    or does not run.
     """
     address = environ.get("NOTIFY_SOCKET", "")
     if address[:1] not in ("/", "@"):

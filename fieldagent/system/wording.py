@@ -6,7 +6,9 @@ from math import ceil
 
 
 def format_count(number: int, unit: str) -> str:
-    """Return the number with its unit: 1 credit, 2 credits."""
+    """Return the number with its unit, in the plural unless the number is 1: `1 credit`, `2
+    credits`.
+    """
     return f"{number} {unit}" if number == 1 else f"{number} {unit}s"
 
 

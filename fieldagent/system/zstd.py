@@ -25,14 +25,14 @@ def pack(
     content: bytes, reference: bytes | None = None, effort: tuple[str, ...] = TIGHT_OPTIONS
 ) -> bytes:
     """Compress the content into one frame, or only its difference from `reference`. Raises
-    ZstdFailed.
+    ZstdFailed if zstd is missing or fails.
     """
     return _open_zstd(content, reference, *effort)
 
 
 def unpack(frame: bytes, reference: bytes | None = None) -> bytes:
     """Decompress a frame, and return the content. Call this only with signed data, because zstd
-    reads it as root. Raises ZstdFailed.
+    reads it as root. Raises ZstdFailed if zstd is missing or fails, for example on a damaged frame.
     """
     return _open_zstd(frame, reference, "-d")
 

@@ -135,7 +135,9 @@ def _update_key(file: Path) -> str:
 
 
 def write(folder: Path, files: CardFiles) -> None:
-    """Write the files into the folder. Raises OSError."""
+    """Write the files beside the agent's settings on the card at `folder`. Raises OSError if a file
+    cannot be written.
+    """
     if files.cloud_init:
         cloud_init.write(folder, files.files)
     for name, text in files.files.items():

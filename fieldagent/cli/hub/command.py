@@ -101,7 +101,7 @@ def _sign_settings(
     arguments: argparse.Namespace, store: Store, number: int
 ) -> tuple[int, RemoteCommand]:
     """Sign the settings with minisign. Their number is above all earlier numbers of the kit. Raises
-    Refused.
+    Refused if a setting is invalid or cannot be signed.
     """
     if arguments.secret_key is None:
         raise Refused(
@@ -123,7 +123,9 @@ class _DeltaPosting(NamedTuple):
 
 
 def _read_delta(arguments: argparse.Namespace) -> bytes:
-    """Return the payload for the kit: the delta with its signature. Raises Refused."""
+    """Return the payload for the kit: the delta with its signature. Raises Refused if the file is
+    not a valid delta of the builder.
+    """
     file = Path(arguments.words[1])
     signature = file.with_name(f"{file.name}.minisig")
     try:
@@ -142,7 +144,9 @@ def _read_delta(arguments: argparse.Namespace) -> bytes:
 def _price_delta(
     db: Db, arguments: argparse.Namespace, kit: _CommandTarget, payload: bytes
 ) -> _DeltaPosting:
-    """Return how the delta will be posted, and its price. Raises Refused."""
+    """Return how the delta will be posted, and its price. Raises Refused if the delta can only wait
+    for the link.
+    """
     if arguments.by == "satellite":
         raise Refused("a delta goes over the link if there is one: omit --by, or use --by ip")
     now = time.time()

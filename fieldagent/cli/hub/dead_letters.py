@@ -93,6 +93,8 @@ def assign(call: Call) -> tuple[list[int], Row]:
 
 @make_transaction
 def remove(call: Call) -> Result:
-    """Permanently remove the dead letter with the given number. Raises Refused if there is none."""
+    """Permanently remove the dead letter with the given number. Raises Refused if there is no such
+    dead letter.
+    """
     dead_letters.discard_letter(call.db, call.arguments.id, now=call.now)
     return {"id": call.arguments.id, "removed": True}

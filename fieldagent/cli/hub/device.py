@@ -90,7 +90,9 @@ def _check_operator(arguments: argparse.Namespace) -> None:
 
 
 def _format_settings(address: str | None, row: Row, more: list[tuple[str, str]]) -> str:
-    """Return the settings of the device's kit."""
+    """Return the text of the settings file with which the device's kit reaches the hub. Raises
+    Refused if `address` is None or a setting is invalid.
+    """
     if address is None:
         raise Refused("--address is missing: the https:// address that the kit calls")
     secrets = [(name, str(row[name])) for name in ("hub-token", "satellite-key") if name in row]
@@ -232,7 +234,7 @@ def _format_short(text: str | None) -> str | None:
 
 @make_dead_letter_change
 def disable(call: Call) -> tuple[Sequence[int], Row]:
-    """Disable a user or device."""
+    """Disable a user and the user's devices, or a single device."""
     return _set_disabled(call, call.now)
 
 

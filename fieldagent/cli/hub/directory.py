@@ -77,7 +77,7 @@ def add_workspace(call: Call) -> Result:
 
 @make_transaction
 def list_workspaces(call: Call) -> Result:
-    """List all workspaces of the hub."""
+    """List the workspaces of the hub with their numbers."""
     return directory.list_workspaces(call.db)
 
 

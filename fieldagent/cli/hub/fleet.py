@@ -41,7 +41,9 @@ def _make_sentence(difference: Mapping[str, Any]) -> str:
 
 
 def _make_row(kit: Mapping[str, Any], now: float) -> Row:
-    """Return a row of the table."""
+    """Return the row of a kit in the table: its version, start, disk, temperature, supply, clock,
+    signal and credits. A missing value is None.
+    """
     status, report = kit["status"] or {}, kit["about"] or {}
     booted = status.get("booted")
     return {

@@ -82,7 +82,9 @@ def find_kit(db: Db, arguments: argparse.Namespace) -> SettingsRecipient:
 def make_change(
     kit: SettingsRecipient, settings: Sequence[str], settings_number: int
 ) -> SettingsChange:
-    """Return the settings change in arguments of the form NAME=VALUE. Raises Refused."""
+    """Return the settings change in arguments of the form NAME=VALUE. Raises Refused if a name is
+    unknown, a value is invalid, or the setting can only be set on the kit.
+    """
     key_by_name = {key.name: key for key in list_all_keys()}
     pairs = []
     for each in settings:
@@ -102,7 +104,9 @@ def make_change(
 
 
 def write(file: Path, change: SettingsChange) -> None:
-    """Write the text to a file, for signing. Raises Refused."""
+    """Write the text to a file, for signing. Raises Refused if the text is too long, or the file
+    cannot be written.
+    """
     try:
         text = change.format_text()
         if len(text) > OFFER_MAX:
@@ -125,7 +129,9 @@ def _list_for_signature(file: Path, device: str) -> dict[str, str]:
 
 
 def sign(file: Path, key: Path, *how: str) -> None:
-    """Sign the file with minisign. `how` contains further options. Raises Refused."""
+    """Sign the file with minisign. `how` contains further options. Raises Refused if minisign is
+    missing or fails.
+    """
     try:
         signing = subprocess.run(["minisign", "-Sm", file, "-s", key, *how])
     except FileNotFoundError:

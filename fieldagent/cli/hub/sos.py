@@ -65,7 +65,9 @@ def _make_row(incident: dict[str, Any]) -> dict[str, Any]:
 
 
 def _print_incident(call: Call, incident: Sos) -> Result:
-    """Print an incident and its timeline."""
+    """Print an incident (an SOS or an alarm of the hub), and the steps that were taken, with their
+    times.
+    """
     timeline = sos_desk.list_timeline(call.db, incident.id)
     document = {**sos_desk.describe_sos(call.db, incident), "timeline": timeline}
     if call.arguments.json:

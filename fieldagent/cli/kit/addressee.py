@@ -14,7 +14,7 @@ name."""
 
 def find_unreached_reason(port: int, package: dict[str, Any]) -> str:
     """Wait up to `REFUSAL_WAIT_S` for the hub's reason for not passing on a Package. Return the
-    reason, or "". Raises CallFailed.
+    reason, or "". Raises CallFailed if the agent does not respond.
     """
     end = time.monotonic() + REFUSAL_WAIT_S
     while True:

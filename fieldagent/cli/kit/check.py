@@ -213,7 +213,9 @@ class RunningAgent(NamedTuple):
 
 
 def _find_running(settings: Settings) -> RunningAgent:
-    """Return the running agent and its status."""
+    """Query the agent at the port of the settings. Return a finding about the agent, and the
+    agent's status.
+    """
     port, is_lock_held = settings.api_port, is_held(settings.state_directory)
     try:
         status = call(port, "GET", "/api/status", timeout=AGENT_TIMEOUT_S).body if port else None

@@ -93,7 +93,8 @@ def _post(arguments: argparse.Namespace, body: dict[str, Any]) -> dict[str, Any]
 
 def finish(arguments: argparse.Namespace, package: dict[str, Any]) -> int:
     """Wait for the end of a Package, unless --no-wait is set, and print the Package. Return the
-    exit code of its status, or OK if it has no status yet. Raises CallFailed.
+    exit code of its status, or OK if it has no status yet. Raises CallFailed if the agent does not
+    respond.
     """
     if not arguments.no_wait:
         try:
