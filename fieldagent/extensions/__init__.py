@@ -56,7 +56,8 @@ def get_extensions() -> Mapping[str, Extension]:
 
 def add_extensions(value: str) -> tuple[str, ...]:
     """Add third-party extensions and return their locations. `value` contains locations in the form
-    `package.module:NAME`, separated by spaces. Raises WrongProperty.
+    `package.module:NAME`, separated by spaces. Raises WrongProperty if there is no extension at a
+    location.
     """
     extension_names = tuple(value.split())
     _THIRD_PARTY.update({place: import_named_object(place, Extension) for place in extension_names})

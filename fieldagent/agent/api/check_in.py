@@ -40,7 +40,9 @@ async def _ask(parts: Parts, limit_s: int | None) -> PackageState:
 
 
 def _read_deadline(body: bytes) -> int:
-    """Return the seconds in the body. Raises NotJson, InvalidPackage."""
+    """Return the seconds in the body. Raises NotJson if the body is not JSON, and InvalidPackage if
+    the seconds are missing or invalid.
+    """
     document = load_document(body)
     if not isinstance(document, dict):
         raise InvalidPackage([Fault('must be an object such as {"within": 14400}', "")])

@@ -38,7 +38,9 @@ class CardFiles(NamedTuple):
 
 
 def make_card_files(arguments: argparse.Namespace) -> CardFiles:
-    """Return the files and settings that the arguments request. Raises UnfitValue, OSError."""
+    """Return the files and settings that the arguments request. Raises UnfitValue if an argument is
+    invalid, and OSError if a file that it names cannot be read.
+    """
     if not any(getattr(arguments, word) for word in CARD_OPTIONS):
         return CardFiles({}, [], False)
     if arguments.card is None:

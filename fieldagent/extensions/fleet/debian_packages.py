@@ -51,12 +51,16 @@ class NotInstalled(OSError):
 
 
 def list_files(folder: Path, version: str) -> list[Path]:
-    """Return the paths that a version's packages have in a folder. The files may not exist."""
+    """Return the paths that the packages of `version` have in `folder`: the common package first.
+    The files may not exist.
+    """
     return [folder / f"{name}_{version}_all.deb" for name in PACKAGE_NAMES]
 
 
 def read_installed_version() -> str:
-    """Return the version of the installed packages, in dpkg's form. Raises NotAtHand."""
+    """Return the version of the installed packages, in dpkg's form. Raises NotAtHand if a package
+    is not installed completely, or if the hub's package is installed too.
+    """
     form = "--showformat=${Package} ${Version} ${db:Status-Status}\n"
     output = _run("dpkg-query", "--show", form, *PACKAGE_NAMES, HUB_PACKAGE).stdout
     # The version is missing if the package was removed and purged.
@@ -77,8 +81,8 @@ def read_installed_version() -> str:
 
 
 def find_newest_version() -> str:
-    """Return the newest version in apt's lists, according to apt's preferences. Raises
-    NotAtHand.
+    """Return the newest version in apt's lists, according to apt's preferences. Raises NotAtHand if
+    apt does not know the package.
     """
     policy = _run("apt-cache", "policy", PACKAGE_NAMES[-1]).stdout
     match = re.search(r"^  Candidate: ([^(\s]\S*)$", policy, re.MULTILINE)
@@ -88,8 +92,8 @@ def find_newest_version() -> str:
 
 
 def fetch(folder: Path, version: str) -> None:
-    """Download the packages into the folder if they are not there already. Raises NotAtHand,
-    OSError.
+    """Download the packages into the folder if they are not there already. Raises NotAtHand if apt
+    cannot download them, and OSError for errors of the disk.
     """
     if all(each.exists() for each in list_files(folder, version)):
         return
@@ -118,7 +122,7 @@ def remove_others(folder: Path, *versions: str) -> None:
 
 def change_alone(folder: Path, version: str) -> None:
     """Check that the update changes no other package, because a rollback could not undo such a
-    change. Raises NotAtHand.
+    change. Raises NotAtHand if the update would change one.
     """
     allowed = ["--allow-downgrades", "--allow-change-held-packages", "--no-install-recommends"]
     paths = map(str, list_files(folder, version))
@@ -134,7 +138,9 @@ def change_alone(folder: Path, version: str) -> None:
 
 
 def read_content(folder: Path, version: str) -> dict[str, bytes]:
-    """Return the files in the packages by name. Each name begins with `./`. Raises NotAtHand."""
+    """Return the files in the packages by name. Each name begins with `./`. Raises NotAtHand if a
+    package cannot be read.
+    """
     contents = {}
     for each in list_files(folder, version):
         unpacking = subprocess.run(["dpkg-deb", "--fsys-tarfile", each], capture_output=True)
@@ -161,7 +167,7 @@ def pack_zipapp(contents: dict[str, bytes]) -> bytes:
 
 def install(folder: Path, version: str) -> None:
     """Install a version over any other version, even over an incomplete installation. Raises
-    NotInstalled, OSError.
+    NotInstalled if dpkg fails.
     """
     with _acquire_apt_lock():
         # A process that holds apt's lock must tell dpkg that the lock is held (dpkg(1)).
@@ -212,6 +218,6 @@ def _run(*command: str, folder: Path | None = None) -> subprocess.CompletedProce
 
 
 def _find_apt_errors(process: subprocess.CompletedProcess[str]) -> str:
-    """Return only apt's own errors."""
+    """Return the error messages of apt, or, if there are none, the exit code of the command."""
     error_lines = re.findall(r"^E: (.+)$", process.stderr, re.MULTILINE)
     return "; ".join(error_lines) or f"`{' '.join(process.args)}` ended with {process.returncode}"

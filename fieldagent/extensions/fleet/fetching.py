@@ -49,7 +49,8 @@ def fetch_file(
     """Return the file at a path or a URL. Downloaded bytes are stored in `part` until the file is
     complete. A later attempt for the same URL downloads only the rest (RFC 9110, sections 13.1.5
     and 14). `report` is called with the number of bytes so far, and with the number of all bytes or
-    None. Raises NotTaken, ServerUnreachable.
+    None. Raises ServerUnreachable if the server does not respond, and NotTaken if the file is
+    missing or too large.
     """
     try:
         if not source.startswith(("https://", "http://")):
@@ -71,7 +72,9 @@ def fetch_file(
 
 
 def is_served(source: str) -> bool:
-    """Return True if a small file exists at the URL. Raises ServerUnreachable."""
+    """Return True if a small file exists at the URL. Raises ServerUnreachable if the server does
+    not respond.
+    """
     try:
         fetch_file(source)
     except ServerUnreachable:

@@ -62,7 +62,9 @@ def _offer(db: Db, arguments: argparse.Namespace, now: float) -> Sequence[Row]:
 
 
 def _check(version: str, url: str, now: float) -> None:
-    """Check, before any kit gets the offer, that kits would accept the program. Raises Refused."""
+    """Check, before any kit gets the offer, the URL, the version and the signature's text. Raises
+    Refused if kits would not accept the program.
+    """
     if not is_address(url):
         raise Refused(f"{url!r} is not an https:// or http:// address that kits can fetch")
     try:
@@ -110,7 +112,9 @@ def _sort_as_named(db: Db, workspace: int, devices: str, now: float) -> Sequence
 def _plan_waves(
     kits: Sequence[Candidate], version: str, waves: Sequence[int | None]
 ) -> Sequence[PlannedKit]:
-    """Assign the kits to waves, and return the plan. Raises Refused."""
+    """Assign the kits to waves, and return the plan. Raises Refused if no kit would accept the
+    offer, or if the waves have too few places.
+    """
     other_kits = {kit: entry for kit in kits if (entry := _plan_without_offer(kit, version))}
     remaining_kits = [kit.device for kit in kits if kit not in other_kits]
     if not remaining_kits:

@@ -45,7 +45,9 @@ def read_trusted_keys(path: Path) -> list[TrustedKey]:
 def read_signed_file(
     source: str, kind: str, keys: Sequence[TrustedKey], part: Path
 ) -> tuple[bytes, Release]:
-    """Return a file and the release in its signature. Raises NotTaken."""
+    """Return a file and the release in its signature. Raises NotTaken if the file cannot be
+    fetched, or if its signature is missing or invalid.
+    """
     with Progress(f"fetching {source}", "bytes") as progress:
         content, went_on = fetch_file(source, part, progress.show)
     if went_on:
@@ -66,7 +68,9 @@ def read_signed_file(
 def verify_release(
     content: bytes, signature: str, kind: str, keys: Sequence[TrustedKey]
 ) -> Release:
-    """Return the release in the signature of a file. Raises NotSigned, NotTaken."""
+    """Verify the signature of a file, and return the release in it. Raises NotSigned if the
+    signature is invalid, and NotTaken if openssl is missing.
+    """
     try:
         comment = verify(content, parse_signature(signature), keys)
     except FileNotFoundError:

@@ -52,11 +52,13 @@ class SystemSlots:
         return match[1]
 
     def find_other(self) -> str:
-        """Return the slot of the other system. Raises NotTaken."""
+        """Return the slot of the other system. Raises NotTaken if the card has only one system."""
         return "b" if self.find_running() == "a" else "a"
 
     def read_name(self) -> SystemName:
-        """Return the description of the running system. Raises NotTaken."""
+        """Return the description of the running system. Raises NotTaken if the system has no
+        description, because its card has only one system.
+        """
         try:
             return parse_system_name(self._system_file.read_bytes())
         except FileNotFoundError:

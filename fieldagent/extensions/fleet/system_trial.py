@@ -231,7 +231,9 @@ def _write_system(place: Place, slots: SystemSlots) -> SystemTrial:
 
 
 def _write_pieces(place: Place, slots: SystemSlots, trial: SystemTrial) -> None:
-    """Fetch and write the pieces. Raises NotTaken, OSError."""
+    """Fetch and write the pieces. Raises NotTaken if a piece is missing or wrong, and OSError for
+    errors of the disk.
+    """
     slots.clear(trial.slot)
     try:
         image = decode_image(place.image.read_bytes())
@@ -259,7 +261,9 @@ def _write_pieces(place: Place, slots: SystemSlots, trial: SystemTrial) -> None:
 def _read_piece(
     place: Place, trial: SystemTrial, image: SystemImage, number: int, read_old: Read
 ) -> tuple[bytes, int]:
-    """Return a piece and the number of bytes that were downloaded for it. Raises NotTaken."""
+    """Return a piece and the number of bytes that were downloaded for it. Raises NotTaken if the
+    piece differs from the signed list.
+    """
     piece, before = image.pieces[number], read_around(read_old, image.before_size, number)
     for differs in (piece.is_difference, False):
         if differs != piece.is_difference:
@@ -276,8 +280,8 @@ def _read_piece(
 
 
 def _fetch_complete_piece(place: Place, trial: SystemTrial, number: int) -> SystemPiece:
-    """Return the piece `number` of the complete image instead of the difference. Raises
-    NotTaken.
+    """Return the piece `number` of the complete image instead of the difference. Raises NotTaken if
+    the list of the complete image is missing or invalid.
     """
     content, _ = read_signed_file(
         trial.what, SYSTEM, read_trusted_keys(Path(trial.key)), place.part
@@ -290,7 +294,7 @@ def _fetch_complete_piece(place: Place, trial: SystemTrial, number: int) -> Syst
 
 def _fetch(place: Place, trial: SystemTrial, piece: SystemPiece) -> bytes:
     """Fetch a piece. If the server cannot be reached, wait for it without a time limit. Raises
-    NotTaken.
+    NotTaken if the file is missing at the server, or was changed.
     """
     name = f"{make_pieces_folder(trial.what)}/{piece.file}"
     failed_tries = 0

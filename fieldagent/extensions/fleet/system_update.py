@@ -48,7 +48,7 @@ PROGRESS_CHECK_S = 0.5
 
 def begin_system_update(order: UpdateOrder, place: Place, slots: SystemSlots) -> SystemTrial:
     """Begin to write and try a system. If another system is still being written, the new system
-    replaces it after it has been accepted. Raises NotTaken, OSError.
+    replaces it after it has been accepted. Raises NotTaken if the system is refused.
     """
     now, slot = slots.read_name(), slots.find_other()
     _check_nothing_else(place)
@@ -93,7 +93,9 @@ def _start_unit() -> bool:
 def _prepare_trial(
     order: UpdateOrder, place: Place, slots: SystemSlots, now: SystemName, slot: str
 ) -> tuple[SystemImage, SystemTrial]:
-    """Return the image and its trial. Raises NotTaken, OSError."""
+    """Return the image and its trial. Raises NotTaken if the image is not signed, not newer, or for
+    another board.
+    """
     address, keys = order.what, read_trusted_keys(order.key)
     image = _read_image(address, keys, place, now.id)
     if image.name.board != now.board:
@@ -133,7 +135,7 @@ def _make_absolute(source: str) -> str:
 
 
 def _check_nothing_else(place: Place) -> None:
-    """Check that no other change is on trial. Raises NotTaken, OSError."""
+    """Check that no other change is on trial. Raises NotTaken if another change is on trial."""
     if place.trial.exists() or SettingsPlace(place.folder).trial.exists():
         raise NotTaken("another change is on trial: `fieldagent update --last` shows it", TAKEN)
     if not place.system.exists():
@@ -147,8 +149,8 @@ def _check_nothing_else(place: Place) -> None:
 
 
 def _read_image(source: str, keys: list[TrustedKey], place: Place, now: str) -> SystemImage:
-    """Return the image. If there is a difference from the running system, return that. Raises
-    NotTaken.
+    """Return the signed list of the image's pieces. If the builder provides a list for the running
+    system, whose pieces are differences, return that list. Raises NotTaken if a list is invalid.
     """
     delta = make_delta_name(source, now)
     name = delta if is_served(f"{delta}.minisig") else source

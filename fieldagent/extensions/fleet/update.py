@@ -62,7 +62,8 @@ def begin_update(
     brought: SignedDelta | None = None,
 ) -> Trial:
     """Begin an update and return its trial. `offer` is the hub's offer. `brought` is the delta that
-    the hub sent with the offer instead of a URL. Raises NotTaken, OSError.
+    the hub sent with the offer instead of a URL. Raises NotTaken if the program is refused, or if
+    another change is on trial.
     """
     if place.trial.exists():
         version = trial.load_trial(place).version
@@ -166,7 +167,9 @@ def _find_programs(order: UpdateOrder, place: Place, brought: SignedDelta | None
 
 
 def _read_packaged_programs(version: str, folder: Path) -> Programs:
-    """Return the programs in the packages. Raises NotAtHand, OSError."""
+    """Return the programs in the packages. Raises NotAtHand if a package is missing or cannot be
+    installed.
+    """
     if version and ("/" in version or version.endswith((".deb", ".pyz"))):
         raise NotAtHand(
             "fieldagent is installed as Debian packages, which may only come from apt's"
@@ -196,7 +199,8 @@ def _read_packaged_programs(version: str, folder: Path) -> Programs:
 
 def _verify_program(source: str, now: bytes, key: Path, place: Place) -> tuple[bytes, str]:
     """Return the program and its signed version. If the builder provides a delta from the current
-    program `now`, use the delta. Raises NotTaken.
+    program `now`, use the delta. Raises NotTaken if the file or its signature is missing or
+    invalid.
     """
     keys = read_trusted_keys(key)
     changed = _find_by_delta(source, now, keys, place)
@@ -206,7 +210,7 @@ def _verify_program(source: str, now: bytes, key: Path, place: Place) -> tuple[b
 
 def _build_from_delta(brought: SignedDelta, now: bytes, key: Path) -> tuple[bytes, str]:
     """Return the program that a received delta creates from the current program `now`, and its
-    version. Raises NotTaken.
+    version. Raises NotTaken if the delta is not signed by a trusted key, or does not fit.
     """
     signature = brought.signature.format_signature("by a command")
     try:

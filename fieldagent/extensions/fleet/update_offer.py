@@ -95,7 +95,9 @@ def _begin_offered_trial(
 
 
 def _read_brought_delta(state: Path) -> SignedDelta:
-    """Return the delta that the agent has stored beside its offer. Raises NotTaken, OSError."""
+    """Return the delta that the agent has stored beside its offer. Raises NotTaken if the delta is
+    damaged.
+    """
     try:
         return parse_payload(read_offer(state / PROGRAM_DELTA) or b"")
     except ValueError as wrong:
@@ -105,7 +107,9 @@ def _read_brought_delta(state: Path) -> SignedDelta:
 def _begin(
     order: UpdateOrder, place: Place, offer: ProgramOffer, brought: SignedDelta | None
 ) -> None:
-    """Begin the update. If the server cannot be reached, try again. Raises NotTaken, OSError."""
+    """Begin the update. If the server cannot be reached, try again. Raises NotTaken if the program
+    is refused, or if the server stays unreachable.
+    """
     for pause in RETRY_PAUSES_S:
         try:
             update.begin_update(order, place, offer, brought)

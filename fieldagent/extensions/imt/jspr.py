@@ -43,7 +43,9 @@ _HEAD = re.compile(rb"(?:^|[^0-9])([2-5][0-9]{2}) ([A-Za-z]{1,29}) (?=\{)")
 
 
 class JsprLine(NamedTuple):
-    """A line from the modem."""
+    """A line from the modem: the code of its answer (299 if it is unsolicited), its target, and a
+    JSON object.
+    """
 
     code: int
     target: str
@@ -89,7 +91,9 @@ class LineReader:
         self._buffer += data
 
     def read_next_line(self) -> JsprLine | None:
-        """Return the next line, or None if no line is complete."""
+        """Remove the oldest complete line from the received bytes and return it, or return None if
+        there is none.
+        """
         while (end := self._buffer.find(b"\r")) >= 0:
             raw = bytes(self._buffer[:end])
             del self._buffer[: end + 1]

@@ -95,7 +95,7 @@ class MoEnded(NamedTuple):
 
 
 class MtSegment(NamedTuple):
-    """Part of an MT message."""
+    """Bytes of an MT message from the position `start` on, which the modem delivers to its host."""
 
     key: MessageKey
     start: int
@@ -243,7 +243,7 @@ STATE_REASONS: Mapping[int, str] = {
 
 def find_newest_version(line: jspr.JsprLine) -> dict[str, int]:
     """Return the newest version of the API that the modem supports. The order of the versions
-    depends on the firmware. Raises RemoteProtocolError.
+    depends on the firmware. Raises RemoteProtocolError if the answer lists no version.
     """
     versions = line.body.get("supported_versions")
     parsed_versions = (
@@ -291,7 +291,9 @@ def list_provisioned(line: jspr.JsprLine) -> list[Topic]:
 
 
 def find_topic(topics: Iterable[Topic], name: str) -> Topic | None:
-    """Return the topic with this name or number, or None."""
+    """Return the topic whose name or number equals the text `name`, or None if the modem has no
+    such topic.
+    """
     for each in topics:
         if name in (each.name, str(each.id)):
             return each

@@ -142,7 +142,7 @@ class _Run:
 
     async def run(self, asks: StopRequests) -> None:
         """Run the fleet until its time is over or a signal stops it. Fill `report`. Raises
-        _NotBegun.
+        _NotBegun if the hub refuses the tokens or does not answer.
         """
         await self._try_some()
         memory, processor = _read_memory(), time.process_time()

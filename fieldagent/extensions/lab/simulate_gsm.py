@@ -138,7 +138,9 @@ async def _run(port: GsmPort) -> None:
 
 
 def run_command(port: GsmPort, line: str) -> str:
-    """Run one command and return its output. Raises BadCommand, LocalProtocolError."""
+    """Run one command and return its output. Raises BadCommand if the command is invalid, and
+    LocalProtocolError if a number in it is invalid.
+    """
     command, _, rest = line.strip().partition(" ")
     faults = port.modem.faults
     # The commands in HELP. Most need one line of code, which lambdas in a table would make harder

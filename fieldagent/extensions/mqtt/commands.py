@@ -140,8 +140,8 @@ class Commands:
         return False
 
     async def run(self, session: MqttSession) -> None:
-        """Carry out the waiting commands one after the other, until cancelled. Raises
-        BrokerLost.
+        """Carry out the waiting commands one after the other, until cancelled. Raises BrokerLost
+        when the session ends.
         """
         async for command in self._get:
             result: dict[str, Any] = {}
@@ -160,7 +160,9 @@ class Commands:
 
 
 def parse_document(body: bytes) -> Any:
-    """Parse JSON. If the body is not a JSON object, it is the text of a message. Raises NotJson."""
+    """Return the Package document in the body of a command: a JSON object, or a text as a message.
+    Raises NotJson if the body is empty, invalid JSON or not UTF-8.
+    """
     if body.lstrip()[:1] == b"{":
         return load_document(body)
     if not body.strip():
@@ -174,7 +176,9 @@ def parse_document(body: bytes) -> Any:
 
 
 def remove_key(document: Any) -> str | None:
-    """Remove the key from a document and return it. Raises InvalidPackage."""
+    """Remove the key from a document and return it. Raises InvalidPackage if the key is not 1 to
+    200 printable ASCII characters.
+    """
     key = document.pop("key", None)
     if key is None or (isinstance(key, str) and re.fullmatch(r"[\x21-\x7e]{1,200}", key)):
         return key

@@ -31,7 +31,7 @@ SUBSCRIPTION_REFUSED = 0x80
 
 
 class PacketType(IntEnum):
-    """Types of packets (table 2.1)."""
+    """Types of packets, by the number in the first byte (table 2.1)."""
 
     CONNECT = 1
     CONNACK = 2

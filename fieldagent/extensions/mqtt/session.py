@@ -114,7 +114,8 @@ class MqttClient(NamedTuple):
 
 
 OpenStream: TypeAlias = Callable[[], Awaitable[trio.abc.Stream]]
-"""Function that connects to the broker, with or without TLS. Raises BrokerLost."""
+"""Function that connects to the broker, with or without TLS. Raises BrokerLost if the broker cannot
+be reached."""
 
 
 def wait_before(tries: int) -> float:
@@ -127,7 +128,8 @@ async def open_session(
     open_stream: OpenStream, client: MqttClient, will: LastWill | None = None
 ) -> AsyncIterator[MqttSession]:
     """Open a session within the context, and close the connection at the end. If `will` is None,
-    the session only probes the broker, and the broker stores nothing. Raises BrokerLost.
+    the session only probes the broker, and the broker stores nothing. Raises BrokerLost if the
+    broker cannot be reached or refuses the session.
     """
     stream = None
     with trio.move_on_after(ANSWER_TIMEOUT_S):

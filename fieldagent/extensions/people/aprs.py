@@ -135,7 +135,7 @@ class AprsPeople:
         """Answers to the kit's own messages, by station and message id."""
 
     async def listen(self) -> NoReturn:
-        """Receive frames from the TNC. Raises PortLost."""
+        """Receive frames from the TNC. Raises PortLost when the port is lost."""
         while True:
             for kind, content in self._deframer.receive_data(await self._line.read()):
                 if kind != kiss.DATA:

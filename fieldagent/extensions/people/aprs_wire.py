@@ -371,7 +371,9 @@ def _check_position(
 
 
 def encode_message(addressee: str, text: str, message_id: str) -> bytes:
-    """Return the information field of a message. Raises LocalProtocolError."""
+    """Return the information field of a message. Raises LocalProtocolError if the id or the text is
+    too long, or contains a character that is not allowed.
+    """
     if not re.fullmatch(f"[A-Za-z0-9]{{1,{ID_MAX}}}", message_id):
         raise LocalProtocolError(
             f"{message_id!r} is not an id of up to {ID_MAX} letters and digits"

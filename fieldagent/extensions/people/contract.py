@@ -34,7 +34,7 @@ class HandheldSignal(NamedTuple):
 
 
 class HandheldText(NamedTuple):
-    """A text."""
+    """A text or a reaction that a person sent with a handheld."""
 
     text: str
     direct: bool

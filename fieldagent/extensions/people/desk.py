@@ -481,8 +481,8 @@ class Desk:
         await self.journal.persist(stored_text)
 
     def translate_for(self, report: HandheldReport, text: str, **values: object) -> str:
-        """Return a text of the kit in the language of the person's message, or in the language of
-        the kit.
+        """Translate a text of the kit into the language of the person's message. If this language
+        is unknown, use the language of the kit. `values` replace placeholders.
         """
         own = (
             distress.find_help_language(report.what.text)
@@ -515,7 +515,9 @@ def _split_addressee(journal: Journal, text: str) -> tuple[Person | None, str]:
 
 
 def _compute_collapse_key(text: str) -> int:
-    """Return a collapseKey that is computed from a text."""
+    """Return a hash of the text, from 0 to 2^31 - 1. Packages with the same hash replace each
+    other.
+    """
     return zlib.crc32(text.encode()) & 0x7FFF_FFFF
 
 

@@ -35,7 +35,7 @@ class Row(NamedTuple):
 
 
 class Image(NamedTuple):
-    """One version of a page."""
+    """One version of a page, from the database file or from the log."""
 
     content: bytes
     sound: bool
@@ -176,7 +176,7 @@ class Pages:
             self._follow(child, owner, depth + 1)
 
     def _list_free_pages(self) -> set[int]:
-        """Return the numbers of free pages."""
+        """Return the numbers of the pages that the file's free list contains."""
         free: set[int] = set()
         first = self._images.get(1)
         trunk = 0 if first is None else struct.unpack_from(">I", first[0].content, 32)[0]
@@ -231,7 +231,9 @@ def _read_varint(page: bytes, at: int) -> tuple[int, int]:
 
 
 def _read_record(payload: bytes) -> tuple[Value, ...]:
-    """Return the values of a record. Raises NoRecord if the bytes are damaged."""
+    """Decode a record, and return the values of its columns. Raises NoRecord if the bytes are
+    damaged.
+    """
     end, at = _read_varint(payload, 0)
     if not at < end <= len(payload):
         raise NoRecord

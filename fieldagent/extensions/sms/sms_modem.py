@@ -179,7 +179,9 @@ class GsmConversation:
         return text.encode("ascii") + b"\r"
 
     def submit(self, message: Submit) -> bytes:
-        """Return the bytes that request the prompt. Raises LocalProtocolError."""
+        """Return the bytes that request the prompt. Raises LocalProtocolError if another command is
+        active, or if the message cannot be encoded.
+        """
         command = self.make_command(f"AT+CMGS={len(sms_pdu.encode(message)) - 1}")
         self._prompts = True
         return command

@@ -60,7 +60,7 @@ def run_command(arguments: argparse.Namespace) -> int:
 
 
 def _check(arguments: argparse.Namespace) -> None:
-    """Check that the arguments do not contradict each other. Raises Refused."""
+    """Raise Refused if the arguments contradict each other, or if the user is missing."""
     chosen = [
         name
         for name, value in (
@@ -110,7 +110,9 @@ def _find_address(settings: HubSettings) -> tuple[str, int]:
 def _find_holder(
     db: Db, arguments: argparse.Namespace, settings: HubSettings
 ) -> tuple[int, PhoneHolder]:
-    """Return the server's workspace, and the named person. Raises Refused."""
+    """Return the server's workspace, and the named person. Raises Refused if the server is for
+    another workspace, or if the user is not a person.
+    """
     workspace = directory.find_workspace(db, settings.bridge_own["tak-workspace"] or "")
     if arguments.workspace and directory.find_workspace(db, arguments.workspace) != workspace:
         raise Refused("the TAK server is for another workspace: tak-workspace names it")

@@ -69,7 +69,7 @@ def _read_names(config: bytes) -> Iterator[x509.NameAttribute[str]]:
 
 def read_answer(key: rsa.RSAPrivateKey, answer: bytes) -> ClientFiles:
     """Return the files in the server's answer, which is JSON or XML. `key` is the key of the
-    request. Raises NoCertificate.
+    request. Raises NoCertificate if the answer has no certificate for this key.
     """
     texts = _read_texts(answer)
     try:
@@ -103,6 +103,8 @@ def _read_texts(answer: bytes) -> Sequence[str]:
 
 
 def _read_certificate(text: str) -> x509.Certificate:
-    """Return the certificate in a Base64 text with or without PEM armour. Raises ValueError."""
+    """Return the certificate in a Base64 text with or without PEM armour. Raises ValueError if the
+    text is not a certificate.
+    """
     lines = [line for line in text.split("\n") if not line.startswith("-----")]
     return x509.load_der_x509_certificate(base64.b64decode("".join(lines)))

@@ -111,7 +111,7 @@ class EventSplitter:
         """True if the next bytes belong to an event that is too long."""
 
     def receive_data(self, data: bytes) -> list[bytes]:
-        """Return the events that `data` completes."""
+        """Add bytes from the stream, and return the events that are complete now, each as bytes."""
         sought_from = max(0, len(self._rest) - len(_END))
         self._rest += data
         events = []

@@ -251,7 +251,9 @@ def make_removal(uid: str, by: TakUnit, now: datetime) -> CotEvent:
 
 
 def make_ping_uid(uid: str) -> str:
-    """Return the uid of a unit's pings."""
+    """Return the uid of a unit's pings, from which the unit recognises a ping that the server
+    returns.
+    """
     return f"{uid}-ping"
 
 
@@ -428,7 +430,7 @@ def read_marker(event: CotEvent) -> PlacedMarker | None:
 
 
 def read_marker_author(event: CotEvent) -> TakUnit | None:
-    """Return the author of a marker, or None if the event names no author."""
+    """Return the unit that made a marker, or None if the event contains no uid of a unit."""
     link = event.find("link")
     if link is None or not link.get("uid"):
         return None

@@ -41,7 +41,7 @@ class PersonPosition(Protocol):
 
     @property
     def name(self) -> str:
-        """Return the person's name on the map."""
+        """Return the name that the map shows beside the person's position."""
 
     @property
     def latitude(self) -> float | None:
@@ -57,7 +57,7 @@ class PersonPosition(Protocol):
 
     @property
     def altitude(self) -> float | None:
-        """Return the altitude in metres."""
+        """Return the altitude above the sea in metres."""
 
     @property
     def speed(self) -> float | None:

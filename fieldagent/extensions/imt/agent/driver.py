@@ -310,8 +310,9 @@ class ImtDriver:
         return WENT_FIRST if sos and status.verdict is SessionVerdict.NOT_SENT else status
 
     async def _wait_until_ended(self, key: messages.MessageKey, *, urgent: bool) -> None:
-        """Wait until the modem reports the end of the message, or until the time limit. Also return
-        if the modem has lost the message, or if an SOS waits. Raises ImtReset, ImtSilent.
+        """Wait until the modem reports the end of the message, or until the time limit is over.
+        Also return if the modem has lost the message, or if an SOS waits. Raises ImtReset,
+        ImtSilent.
         """
         events: list[Callable[[], Awaitable[None]]] = [partial(self.modem.wait_until_ended, key)]
         if not urgent:

@@ -55,7 +55,7 @@ class Mailbag:
         return bool(self._waiting)
 
     def add_message(self, message: messages.MtMessage) -> None:
-        """Add a received message."""
+        """Append a message that the modem has delivered, and wake the task that stores messages."""
         self._waiting.append(message)
         self._announce_change()
 
@@ -77,7 +77,7 @@ class Mailbag:
         return self._waiting[0]
 
     async def wait_until_empty(self) -> None:
-        """Wait until the queue is empty."""
+        """Wait until all received messages are stored."""
         while self._waiting:
             await self._changed.wait()
 

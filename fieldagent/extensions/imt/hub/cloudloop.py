@@ -252,7 +252,9 @@ class _Refused(Exception):
 
 
 class _Webhook:
-    """Route of Cloudloop's webhook."""
+    """HTTP route to which Cloudloop delivers MO messages. The secret at the end of the path
+    authenticates Cloudloop.
+    """
 
     def __init__(self, secrets: Sequence[str], topic: str, host: OperatorHost) -> None:
         self._secrets = [each.encode() for each in secrets]

@@ -55,7 +55,9 @@ class KitMessage(NamedTuple):
 
 
 class DeskMessage(NamedTuple):
-    """A message from the desk to one kit."""
+    """A message that a dispatcher wrote to one kit. Times are in seconds since the start of the
+    drill.
+    """
 
     kit: str
     at: float
@@ -86,7 +88,9 @@ class Findings(NamedTuple):
 
 
 def find(world: World) -> Findings:
-    """Return the results of a drill. Raises BrokenPromise."""
+    """Return the results of a drill. Raises BrokenPromise if the program has broken one of its
+    guarantees.
+    """
     failed = [f"{kit.plan.name}: {each}" for kit in world.kits for each in kit.record.faults]
     failed += [f"the hub: {each}" for each in world.faults]
     if failed:

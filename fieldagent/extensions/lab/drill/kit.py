@@ -62,7 +62,7 @@ class PostedPackage:
 
 @dataclass(slots=True)
 class KitRecord:
-    """Events of one kit."""
+    """Record of what happened at one kit: posted Packages, log lines and failures."""
 
     posted: dict[int, PostedPackage] = field(default_factory=dict)
     """Packages that the kit accepted, by their numbers."""
@@ -166,7 +166,9 @@ class Kit:
     # The agent.
 
     def read_settings(self) -> Settings:
-        """Read the kit's settings. Raises InvalidSettings."""
+        """Return the settings that follow from the plan. Raises InvalidSettings if the plan
+        contains a wrong setting.
+        """
         return parse("\n".join(self._list_settings()), self.home / "agent.properties")
 
     def _list_settings(self) -> Iterator[str]:

@@ -131,7 +131,7 @@ class Wire:
 
     async def send(self, side: int, message: bytes) -> None:
         """Send a message from `side`, which is 0 or 1, to the other side. The method never waits
-        for space. Raises WebSocketClosed.
+        for space. Raises WebSocketClosed if the connection was cut.
         """
         await trio.lowlevel.checkpoint()
         if self._end:
@@ -142,7 +142,7 @@ class Wire:
 
     async def receive(self, side: int) -> bytes:
         """Wait for the next message to `side`. Messages that arrived before the end of the
-        connection are still returned. Raises WebSocketClosed.
+        connection are still returned. Raises WebSocketClosed after the last of these messages.
         """
         await trio.lowlevel.checkpoint()
         while not self._queues[side]:

@@ -50,8 +50,8 @@ class OutageCondition:
             await waits.sleep(min(until, next_hour) - trio.current_time())
 
     def _compute_next(self, *, is_lost: bool) -> float:
-        """Return the seconds until the next random outage begins, or until the current outage ends
-        if `is_lost` is True.
+        """Return a random number of seconds: until the next outage begins if `is_lost` is True,
+        otherwise until the current outage ends.
         """
         share, mean = self.plan.lost, self.plan.lasting
         if not share:

@@ -134,7 +134,8 @@ def load_toml(text: str) -> dict[str, Any]:
 
 def change_values(values: dict[str, Any], change: str) -> dict[str, Any]:
     """Return the values after the change `KEY=VALUE`. KEY is a path such as `kits.credits-per-day`.
-    VALUE is a TOML value; if it is not valid TOML, it is a text. Raises BadPlan.
+    VALUE is a TOML value; if it is not valid TOML, it is a text. Raises BadPlan if the text has
+    another form, or if a key on the path is not a table.
     """
     path, equals, text = change.partition("=")
     if not equals or not path:

@@ -64,7 +64,9 @@ def format_typical(times: Sequence[float]) -> str:
 
 
 def compute_percentile(values: Sequence[float], share: int) -> float:
-    """Return the smallest value that is not exceeded by at least `share` per cent of the values."""
+    """Return the smallest of the values such that at least `share` per cent of all values are at
+    most as large.
+    """
     ordered = sorted(values)
     return ordered[max(0, -(-len(ordered) * share // 100) - 1)]
 

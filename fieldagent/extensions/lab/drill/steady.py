@@ -36,11 +36,11 @@ class _SteadyGroup(GroupCommit[C]):
 
 
 class SteadyJournal(_SteadyGroup[sqlite3.Connection], Journal):
-    """Journal of a kit."""
+    """Journal of a simulated kit, which commits at once."""
 
 
 class SteadyStore(SqliteStore):
-    """Store of the hub. No other process writes to its file."""
+    """Store of the simulated hub, which commits at once. No other process writes to its file."""
 
     def __init__(self, path: str) -> None:
         super().__init__(path)

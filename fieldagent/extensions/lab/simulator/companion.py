@@ -181,7 +181,9 @@ class SimulatedCompanion(LoraBoard):
             self._answer_done(CompanionError.UNSUPPORTED)
 
     def _answer_query(self, command: int, body: bytes, now: float) -> bool:
-        """Answer a query. Return False if the command is not a query."""
+        """Answer a command that only reads, such as the clock or the contacts. Return False if the
+        command is of another kind.
+        """
         if command == CompanionCommand.APP_START:
             self_info = CompanionSelf(self.key, self.name, ContactType.CHAT, *self.position)
             radio = (LORA.frequency // 1000, LORA.bandwidth, LORA.spreading, LORA.coding, 20)

@@ -245,7 +245,9 @@ class Fleet:
         pace: LinkPace,
         keepalive: Keepalive,
     ) -> LinkEnd:
-        """Try to connect once. If this succeeds, run the link until it ends. Raises Unreachable."""
+        """Try to connect once. If this succeeds, run the link until it ends. Raises Unreachable if
+        the hub does not answer or refuses the link.
+        """
         stream: trio.abc.Stream | None = None
         opened = inf
 

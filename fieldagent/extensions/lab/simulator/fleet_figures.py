@@ -85,7 +85,7 @@ class FleetCost:
 
 
 def compute_percentile(ordered: array[float], share: float) -> float | None:
-    """Return the smallest value that is not exceeded by at least a fraction `share` of the values.
+    """Return the value at the fraction `share` of the sorted values, for example the median at 0.5.
     Return None if there are no values.
     """
     if not ordered:
@@ -144,7 +144,9 @@ def is_as_expected(figures: dict[str, Any]) -> bool:
 
 
 def format_lines(figures: dict[str, Any]) -> list[str]:
-    """Return the figures as lines for people."""
+    """Return the result of `report` as lines of text: links, items, delays, and the cost of this
+    program.
+    """
     links, items, tool = figures["links"], figures["items"], figures["tool"]
     after, down_latency = figures["confirmedAfter"], figures["cameDown"]
     text = [

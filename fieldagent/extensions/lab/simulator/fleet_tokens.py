@@ -26,7 +26,9 @@ def format_tokens(workspace: str, tokens: Sequence[str]) -> str:
 
 
 def parse_tokens(text: str) -> list[str]:
-    """Return the tokens in the file's text, in their order. Raises NoTokens."""
+    """Return the tokens in the file's text, in their order. Raises NoTokens if the heading or a
+    token is wrong.
+    """
     heading, *lines = text.split("\n")
     if heading != HEADING:
         raise NoTokens(

@@ -103,7 +103,8 @@ class HubSide:
         task_status: trio.TaskStatus[int] = trio.TASK_STATUS_IGNORED,
     ) -> None:
         """Receive MT messages on loopback until cancelled. The task status reports the port. `rung`
-        is called after each MT message or ring alert. Raises ListenFailed.
+        is called after each MT message or ring alert. Raises ListenFailed if another program uses
+        the port.
         """
         (listening,) = open_listeners(port, ["127.0.0.1"])
         task_status.started(get_port([listening]))

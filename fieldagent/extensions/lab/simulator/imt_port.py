@@ -41,13 +41,15 @@ class ImtPort:
         self._poked = trio.Event()
 
     def unplug(self) -> None:
-        """Unplug the port."""
+        """Remove the serial line, so that its host gets an error. The modem also loses its power,
+        unless `powered_alone` is True.
+        """
         if self._plugged.is_set():
             self._plugged = trio.Event()
             self._unplugged.cancel()
 
     def plug(self) -> None:
-        """Plug the port in."""
+        """Restore the serial line with the same name."""
         self._plugged.set()
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> NoReturn:

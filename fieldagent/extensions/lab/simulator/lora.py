@@ -79,7 +79,9 @@ class LoraTransmitter:
         return min(self._begin_at, self._ends_at)
 
     def queue_packet(self, pieces: list[bytes], now: float) -> bool:
-        """Queue a packet. Return False if there is no space."""
+        """Queue a packet, given by its segments, for transmission. Return False if `capacity`
+        packets wait already.
+        """
         if len(self._queue) >= self.capacity:
             return False
         self._queue.append((now, pieces))

@@ -120,7 +120,9 @@ class Keyring:
         """Nodes that the radio has heard, by their numbers."""
 
     def get_settings(self, index: int) -> MeshChannel:
-        """Return the channel with an index. If there is none, return a channel that is OFF."""
+        """Return the settings and role of the channel at `index`. If the radio has no such channel,
+        return a channel that is OFF.
+        """
         if index >= len(self.channels):
             return MeshChannel(index, ChannelSettings(), Role.OFF)
         role = Role.SECONDARY if index else Role.PRIMARY
@@ -191,7 +193,9 @@ class HostSide:
         self._counted = 0
 
     def leave(self) -> None:
-        """Record that the host has disconnected."""
+        """Discard the output, because the host has disconnected. Later packets are stored for the
+        next host.
+        """
         self.said = bytearray()
         self.attended = False
 
@@ -202,7 +206,9 @@ class HostSide:
             self.add_message(FromRadio(packet=self._stored.popleft()))
 
     def send_packet(self, packet: MeshPacket) -> None:
-        """Send a packet to the host. If no host is connected, store the packet."""
+        """Send a packet from the air to the host. If no host is connected, store the packet until
+        the next host connects.
+        """
         if self.attended:
             self.add_message(FromRadio(packet=packet))
             return

@@ -67,7 +67,7 @@ RadioKind: TypeAlias = "Callable[[int, SharedAir, Random], SimulatedRadio]"
 
 @dataclass(slots=True)
 class Socket:
-    """Socket of a node, which can be plugged in or not."""
+    """Place of one node on the bench: its serial line or TCP port, and whether it is plugged in."""
 
     node: SimulatedRadio
     link: Path | int

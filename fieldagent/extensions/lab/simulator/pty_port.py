@@ -45,7 +45,9 @@ class NoLine(Exception):
 
 @contextmanager
 def _open_pty(name: Path) -> Iterator[int]:
-    """Open a pty within the context, with the symbolic link `name` to it. Raises NoLine."""
+    """Open a pty within the context, with the symbolic link `name` to it. Raises NoLine if the name
+    is in use or cannot be created.
+    """
     our_end, their_end = os.openpty()
     line = os.ttyname(their_end)
     try:
@@ -60,7 +62,7 @@ def _open_pty(name: Path) -> Iterator[int]:
 
 
 def _make_link(line: str, name: Path) -> None:
-    """Create the symbolic link. Raises NoLine."""
+    """Create the symbolic link. Raises NoLine if the name is in use or cannot be created."""
     try:
         name.parent.mkdir(parents=True, exist_ok=True)
         # Remove the link that a killed simulator has left.

@@ -82,7 +82,9 @@ class SimulatedModem:
         self._send_to_host(["1"])
 
     def _store_payload(self) -> bool:
-        """Store the payload. Return False if it is not complete."""
+        """Store the received payload of +SBDWB in the MO buffer. Return False if bytes are still
+        missing.
+        """
         if self.faults.swallow:
             self.faults.swallow -= 1
             del self._input[0]

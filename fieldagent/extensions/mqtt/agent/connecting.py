@@ -26,7 +26,7 @@ async def open_session(
     settings: MqttSettings, will: LastWill | None = None, *, suffix: str = ""
 ) -> AsyncIterator[MqttSession]:
     """Connect to the broker. `suffix` distinguishes the client id of this session from that of the
-    agent. Raises BrokerLost.
+    agent. Raises BrokerLost if the broker cannot be reached or refuses the connection.
     """
     client = MqttClient(
         f"{make_client_id(settings)}{suffix}",

@@ -144,8 +144,8 @@ class CommandAdmission:
 
 
 def _remove_key(document: dict[str, Any], faults: list[Fault]) -> str | None:
-    """Remove the key from a document and return it. An SOS is accepted even if its key is invalid.
-    Raises InvalidPackage.
+    """Remove the key from a document and return it. Raises InvalidPackage if the key is invalid.
+    For an SOS, add the fault to `faults` instead and return None.
     """
     try:
         return remove_key(document)

@@ -55,7 +55,7 @@ class Reporter:
         self._announce = trio.Event()
 
     async def run(self, session: MqttSession, status: Callable[[], Mapping[str, Any]]) -> None:
-        """Publish during a session until cancelled. Raises BrokerLost."""
+        """Publish during a session until cancelled. Raises BrokerLost when the session ends."""
         async with trio.open_nursery() as nursery:
             if self._topics.config:
                 nursery.start_soon(self._announce_discovery, session, status)

@@ -147,7 +147,7 @@ class MqttService(PartService):
         self, status: Callable[[], Mapping[str, Any]], note_fault: Note
     ) -> None:
         """Publish items and state, and receive commands, until the session is lost. Raises
-        BrokerLost.
+        BrokerLost when the session ends, or if the broker cannot be reached.
         """
         will = LastWill(self._topics.online, b"offline")
         async with open_session(self._settings, will) as session:

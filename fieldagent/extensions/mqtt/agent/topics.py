@@ -30,7 +30,9 @@ class MqttTopics(NamedTuple):
     """Topic of Home Assistant's birth message. It is empty, like `config`, if discovery is off."""
 
     def get_package_topic(self, id_: int) -> str:
-        """Return the topic for the state of a Package."""
+        """Return the topic on which the kit publishes the state of the Package with the id
+        `id_`.
+        """
         return f"{self.base}/package/{id_}"
 
     def get_result_topic(self, sender: str) -> str:

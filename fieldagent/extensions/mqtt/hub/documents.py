@@ -29,7 +29,7 @@ _SHARE_OF = {
 
 
 class KitItem(NamedTuple):
-    """An item from a kit."""
+    """Facts about an item from a kit that decide whether and how the hub publishes it."""
 
     id: int
     accepted: float

@@ -93,7 +93,7 @@ class DeliveryMark(NamedTuple):
 
     @property
     def own_key(self) -> str:
-        """Return the key for a command that has no key of its own."""
+        """Return the key under which a command without a key of its own is stored."""
         return f"{self.prefix}{self.chance}"
 
 
@@ -189,7 +189,9 @@ def _make_withheld(reason: str) -> dict[str, str]:
 
 
 def _remove_dry_run(document: dict[str, Any]) -> bool:
-    """Remove `dryRun` from a document and return its value. Raises InvalidPackage."""
+    """Remove `dryRun` from a document and return its value. Raises InvalidPackage if the value is
+    not true or false.
+    """
     if "acknowledge" in document:
         return False
     is_dry_run = document.pop("dryRun", False)
@@ -218,7 +220,7 @@ def _make_posting(
     now: float,
 ) -> tuple[Posting, SatelliteKits]:
     """Return the posting of a command, and the kits whose modems cannot carry it. Raises
-    InvalidPackage or Problem.
+    InvalidPackage if the document is invalid, and Problem if it cannot be sent.
     """
     push = _push(db, inbox, address, document, member)
     members = find_carriers(db, [push])

@@ -67,7 +67,7 @@ class HubReporter:
         self._announce = trio.Event()
 
     async def run(self, session: MqttSession) -> NoReturn:
-        """Publish until cancelled. Raises BrokerLost."""
+        """Publish until cancelled. Raises BrokerLost when the session ends."""
         self._retained.clear()
         self._took_back = False
         announced = self._announce

@@ -93,7 +93,7 @@ def follow_item(db: Db, item: int, topic: str, now: float) -> None:
 
 
 class ItemDeliverySteps(NamedTuple):
-    """Delivery steps of an item."""
+    """Delivery steps of an item, and the topic on which the hub publishes them."""
 
     item: int
     topic: str
@@ -104,7 +104,9 @@ class ItemDeliverySteps(NamedTuple):
 
 
 def list_route_news(db: Db, now: float) -> list[ItemDeliverySteps]:
-    """Return the items that have unpublished delivery steps."""
+    """Return the items with delivery steps that were not published yet, with all steps of each
+    item.
+    """
     rows = db.execute(
         "SELECT mqtt_item.item, topic, request_id, steps, (SELECT count(*) FROM reached"
         " WHERE reached.item = mqtt_item.item) + (SELECT count(*) FROM delivery"
@@ -150,7 +152,7 @@ def find_repeated_incident(db: Db, workspace: int, id_: int, repeat: int) -> dic
 
 
 class IncidentEvent(NamedTuple):
-    """An event of an incident."""
+    """An event of an incident, such as an answer or its end, in the form of the API."""
 
     number: int
     at: float

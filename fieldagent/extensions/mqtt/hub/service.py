@@ -125,7 +125,7 @@ class _BrokerBridge:
 
     async def _serve_session(self) -> None:
         """Publish the hub's documents and receive commands until the session is lost. Raises
-        BrokerLost.
+        BrokerLost when the session ends, or if the broker cannot be reached.
         """
         broker, online = self._broker, self._topics.online
         client = MqttClient(
@@ -195,7 +195,9 @@ class _BrokerBridge:
 
 
 def _read_password(path: Path | None) -> str | None:
-    """Return the password. Raises BrokerLost."""
+    """Return the password in the file, or None if `path` is None. Raises BrokerLost if the file
+    cannot be read.
+    """
     try:
         return None if path is None else read_password(path)
     except (OSError, UnicodeDecodeError) as error:
@@ -206,7 +208,9 @@ def _read_password(path: Path | None) -> str | None:
 
 
 async def _open(broker: HubBroker) -> trio.abc.Stream:
-    """Connect to the broker. Raises BrokerLost."""
+    """Connect to the broker. Raises BrokerLost if the broker cannot be reached or its certificate
+    cannot be verified.
+    """
     context = None
     try:
         if broker.secure:

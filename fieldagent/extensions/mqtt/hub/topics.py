@@ -45,7 +45,9 @@ class HubTopics(NamedTuple):
 
     @property
     def state(self) -> str:
-        """Return the topic of the hub's state."""
+        """Return the topic on which the hub publishes its own state, such as the number of open
+        incidents.
+        """
         return f"{self.base}/state"
 
     @property
@@ -79,7 +81,9 @@ class HubTopics(NamedTuple):
         return f"{base}/reached/{request_id}"
 
     def list_filters(self) -> list[str]:
-        """Return the topic filters to which the hub subscribes."""
+        """Return the topic filters to which the hub subscribes: for commands, and for Home
+        Assistant's birth message.
+        """
         own = [
             f"{self.base}/{kit_level}send{end}"
             for kit_level in ("", "kit/+/")

@@ -45,7 +45,9 @@ def add(arguments: argparse.Namespace) -> int:
 
 
 def _drawn(arguments: argparse.Namespace) -> Shape:
-    """Return the shape in the arguments. Raises WrongShape."""
+    """Return the circle or polygon that the arguments describe. Raises WrongShape if it is
+    invalid.
+    """
     if arguments.circle is not None:
         return shape.parse_circle(arguments.circle)
     path: Path = arguments.polygon

@@ -78,7 +78,8 @@ def add_fence(
     actor: str = ADMINISTRATION,
 ) -> int:
     """Add a fence and return its id. The last positions of the kits determine their sides, without
-    an alarm. Raises Refused.
+    an alarm. Raises Refused if the name is invalid or in use, if there are `FENCES_MAX` fences, or
+    if a kit is unknown.
     """
     check_name(name)
     names = [row["name"] for row in list_fences(db, workspace)]
@@ -157,7 +158,9 @@ def list_fences(db: Db, workspace: int) -> list[Row]:
 def remove_fence(
     db: Db, workspace: int, fence: int, now: float, *, actor: str = ADMINISTRATION
 ) -> None:
-    """Remove a fence. Its past alarms remain. Raises Refused."""
+    """Remove a fence. Its past alarms remain. Raises Refused if the workspace does not have the
+    fence.
+    """
     deleted = db.execute(
         "DELETE FROM fence WHERE id = ? AND workspace = ? RETURNING name", fence, workspace
     )

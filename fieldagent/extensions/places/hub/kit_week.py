@@ -45,7 +45,7 @@ class SentItem(NamedTuple):
 
 
 class GivenItem(NamedTuple):
-    """An item for the kit."""
+    """An item for the kit, with the state of its delivery when the report is made."""
 
     kind: str
     at: float

@@ -40,8 +40,8 @@ def add(call: Call) -> Result:
 
 
 def parse_due_time(text: str, now: float) -> float:
-    """Return the Unix time in a text. The text is a time of day in UTC, which means its next
-    occurrence, or an ISO 8601 time, which is UTC if it contains no offset. Raises Refused.
+    """Return the Unix time of a text: the next occurrence of a time of day in UTC, or a time in ISO
+    8601. An ISO 8601 time without an offset is UTC. Raises Refused for any other text.
     """
     if match := _CLOCK.fullmatch(text):
         at = now - now % DAY_S + int(match[1]) * 3_600 + int(match[2]) * 60

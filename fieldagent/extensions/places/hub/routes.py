@@ -55,7 +55,9 @@ class RoutePlan(NamedTuple):
 def add_route(
     db: Db, workspace: int, plan: RoutePlan, now: float, *, actor: str = ADMINISTRATION
 ) -> int:
-    """Add a route for a kit, and return its id. Raises Refused."""
+    """Add a route for a kit, and return its id. Raises Refused if the name is invalid, the due time
+    has passed, or there are `ROUTES_MAX` routes.
+    """
     check_name(plan.name)
     if plan.due <= now:
         moment = format_time(plan.due, now)
@@ -129,7 +131,7 @@ def _encode_route(row: Sequence[Any]) -> Row:
 
 def end_route(db: Db, workspace: int, route: int, actor: Actor, reason: str, now: float) -> None:
     """End a route in the name of a person, with a reason. An alarm about the route remains until a
-    person closes it. Raises Refused.
+    person closes it. Raises Refused if the reason is empty, or if the route is not active.
     """
     if not reason.strip():
         raise Refused("enter a reason: it is the only explanation that others see later")

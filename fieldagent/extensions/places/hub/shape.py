@@ -153,7 +153,9 @@ def parse_stored_drawing(text: str) -> dict[str, Any]:
 
 @lru_cache(maxsize=100)
 def _log_damage_once(text: str) -> None:
-    """Log a damaged shape once."""
+    """Log that the database contains a damaged shape. The same shape is logged only once, because
+    of the cache.
+    """
     log.error(
         "a shape is damaged in the database, and not used (%d characters: %s): remove its"
         " fence or route, and draw it again",
@@ -314,7 +316,7 @@ def _compute_side(a: Point, b: Point, c: Point) -> float:
 
 
 def _compute_middle(ring: Sequence[Point]) -> float:
-    """Return the longitude of the middle of a ring."""
+    """Return the longitude half-way between the west end and the east end of a ring."""
     east = [longitude for longitude, _ in ring]
     return (min(east) + max(east)) / 2
 
@@ -355,5 +357,5 @@ def _compute_edge_distance(ring: Sequence[Point], x: float, y: float) -> float:
 
 
 def _normalise_longitude(longitude: float) -> float:
-    """Return the longitude in the range from -180 to 180."""
+    """Return the longitude of the same place in the range from -180 to 180 degrees."""
     return longitude if -180 <= longitude <= 180 else remainder(longitude, 360.0)

@@ -38,7 +38,7 @@ ten seconds."""
 
 
 class ReportAddress(NamedTuple):
-    """Address to which trackers report. It is a credential."""
+    """Address to which the trackers of a workspace report. The secret in it is a credential."""
 
     id: int
     workspace: int
@@ -92,7 +92,9 @@ class TrackerDoor:
     async def _store_report(
         self, kind: TrackerKind, source: ReportAddress, report: TrackerReport
     ) -> None:
-        """Store a report. Raises Problem 404, 429."""
+        """Store a report. Raises Problem 404 if the tracker is unknown, and 429 if the address is
+        used too often.
+        """
 
         def carry_out(db: Db) -> ItemResult | float:
             now = self._clock()
@@ -132,7 +134,9 @@ class TrackerDoor:
 
 
 def find_source(db: Db, secret: str) -> ReportAddress | None:
-    """Return the valid address with this secret, or None."""
+    """Return the address that contains this secret, or None if there is no such address or it is
+    not valid any more.
+    """
     rows = db.execute(
         "SELECT id, workspace FROM credential WHERE kind = 'source' AND lookup = ?"
         " AND revoked IS NULL",

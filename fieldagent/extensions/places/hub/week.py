@@ -35,7 +35,7 @@ class Week(NamedTuple):
 
 
 def parse_week(text: str) -> Week:
-    """Return the week with a name such as 2026-W48. Raises WrongWeek."""
+    """Return the week with a name such as 2026-W48. Raises WrongWeek for any other text."""
     match = _WEEK.fullmatch(text)
     try:
         if match is None:

@@ -52,7 +52,9 @@ class SmsModem(Protocol):
         """
 
     async def read_store(self) -> StoreContent:
-        """Return the content of the store."""
+        """Read the messages in the modem's store, without deleting them. Return the complete
+        messages and the messages with missing parts.
+        """
 
     async def delete(self, place: int) -> None:
         """Free a place in the store. If the modem refuses, the refusal is logged, and the next read

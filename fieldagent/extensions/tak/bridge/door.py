@@ -170,7 +170,9 @@ class EventAdmission:
         return True
 
     def drop(self, result: ItemResult) -> CotEvent | None:
-        """Count the event, and return None."""
+        """Count a dropped event by its result, and log drops because of a rate limit. Return None,
+        as the result of `admit`.
+        """
         self._note(result)
         if result is ItemResult.LIMITED and (count := self._dropped.count_event()):
             log.warning("the TAK server sent more than the hub accepts: %d dropped", count)

@@ -69,7 +69,9 @@ class TakOutcome(NamedTuple):
 
 
 def accept_chat(db: Db, inbox: TakInbox, member: int, chat: GeoChat, now: float) -> TakOutcome:
-    """Accept a message for a member."""
+    """Enter a text from a person at the TAK server as a message to a member. If the text begins
+    with `?`, only compute its cost.
+    """
     text = make_visible(chat.text)
     question = tak_map.find_question(text)
     text = question or text

@@ -62,7 +62,7 @@ class TakServer(NamedTuple):
 
 def make_context(server: TakServer) -> ssl.SSLContext | None:
     """Return the TLS context for the server, or None if the connection does not use TLS. Raises
-    ConnectionLost.
+    ConnectionLost if a certificate file cannot be used.
     """
     if not server.secure:
         return None
@@ -104,7 +104,7 @@ async def open_team_server(server: TakServer, workspace: int) -> AsyncIterator[T
 
 @asynccontextmanager
 async def _open_session(server: TakServer, unit: TakUnit) -> AsyncIterator[StreamSession]:
-    """Open a user's session. Raises ConnectionLost."""
+    """Open a user's session. Raises ConnectionLost if the server cannot be reached."""
     context = await trio.to_thread.run_sync(make_context, server)
     async with connect(server, context) as stream:
         yield StreamSession(stream, unit.uid)
@@ -114,7 +114,9 @@ async def _open_session(server: TakServer, unit: TakUnit) -> AsyncIterator[Strea
 async def connect(
     server: TakServer, context: ssl.SSLContext | None
 ) -> AsyncIterator[trio.abc.Stream]:
-    """Connect to the server. Raises ConnectionLost."""
+    """Connect to the server. Raises ConnectionLost if the server cannot be reached, or its
+    certificate cannot be verified.
+    """
     stream: trio.abc.Stream | None = None
     with trio.move_on_after(CONNECT_MAX):
         name = server.name or ""

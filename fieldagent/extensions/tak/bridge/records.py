@@ -61,7 +61,7 @@ _IN_USE = "device.workspace = ? AND device.disabled IS NULL AND member.disabled 
 
 
 def list_members_with_kits(db: Db, workspace: int) -> set[int]:
-    """Return the members who have a kit."""
+    """Return the ids of the members who have a kit that is in use."""
     rows = db.execute(f"SELECT DISTINCT member.id FROM {_KITS} WHERE {_IN_USE}", workspace)
     return {member for (member,) in rows}
 
@@ -106,7 +106,7 @@ def make_voice(callsign: str) -> str:
 
 
 def find_person(db: Db, workspace: int, callsign: str) -> TakPerson | None:
-    """Return the person at the TAK server with this callsign, or None if there is none."""
+    """Return the person who uses this callsign at the TAK server, or None if no person does."""
     rows = db.execute(
         "SELECT member, callsign, uid FROM tak_person WHERE workspace = ? AND callsign = ?",
         *(workspace, callsign),

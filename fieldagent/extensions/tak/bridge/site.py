@@ -41,7 +41,7 @@ class TakSite(NamedTuple):
     title: str
     """Name of the server in the log."""
     connect: Callable[[TakUnit], AbstractAsyncContextManager[TakSession]]
-    """Opens a user's session. Raises ConnectionLost."""
+    """Opens a user's session. Raises ConnectionLost if the server cannot be reached."""
     person_of: FindPerson
     has: Callable[[str], bool] = lambda uid: True
     """Returns True if, as far as the hub knows, the server passes events on to the phone with this

@@ -14,7 +14,9 @@ from fieldagent.system.lazy_dataclass import dataclass
 
 @dataclass(slots=True)
 class UserLink:
-    """A user's connection, if there is one."""
+    """A user's connection to the server, and what the server was told about the user. `session` is
+    None while there is no connection.
+    """
 
     unit: TakUnit
     scope: trio.CancelScope = field(default_factory=trio.CancelScope)

@@ -156,7 +156,9 @@ def _find_place(items: Sequence[dict[str, Any]]) -> CotPoint | None:
 
 
 def make_alert(alert: LanAlert, users: Sequence[LanUser], now: float, *, is_over: bool) -> CotEvent:
-    """Return the 911 alert, or its cancellation if `is_over` is True."""
+    """Return the 911 alert of an SOS at its last known position, or the cancel of this alert if
+    `is_over` is True.
+    """
     point = NOWHERE
     for user in users:
         is_theirs = alert.unit.uid == user.unit.uid or alert.unit.callsign == user.name

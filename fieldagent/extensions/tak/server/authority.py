@@ -44,7 +44,7 @@ class Authority(NamedTuple):
 
 
 class IssuedCertificate(NamedTuple):
-    """A key with its certificate from the authority."""
+    """A certificate that the authority has issued, with the private key for it."""
 
     key: rsa.RSAPrivateKey
     certificate: x509.Certificate
@@ -176,7 +176,9 @@ def issue_for_phone(authority: Authority, name: str, now: float) -> IssuedCertif
 def certify_phone(
     authority: Authority, name: str, public: rsa.RSAPublicKey, terms: CertificateTerms
 ) -> x509.Certificate:
-    """Return a certificate for a key that the phone has created."""
+    """Return a certificate for a phone's own key `public`, so that the hub never has the private
+    key. `terms` contains its serial number and expiry.
+    """
     use = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH])
     span = _Span(VALID_FROM.timestamp(), terms.expires)
     return _sign(authority, name, public, int(terms.serial, 16), span, use)

@@ -46,7 +46,9 @@ def find_user(db: Db, workspace: int, name_or_id: str) -> PhoneHolder:
 def add_certificate(
     db: Db, workspace: int, holder: PhoneHolder, serial: str, *, expires: float, now: float
 ) -> None:
-    """Store a new certificate, which is valid from now on. Raises Refused."""
+    """Store a new certificate, which is valid from now on. Raises Refused if another user has the
+    same name at the server.
+    """
     known_certificate = db.execute(
         "SELECT member FROM tak_person WHERE workspace = ? AND callsign = ?",
         *(workspace, holder.name),

@@ -93,7 +93,9 @@ class Enrolment:
         ]
 
     async def judge(self, head: Request) -> InvitedPhone:
-        """Return the user whose invitation the request contains. Raises Problem 401."""
+        """Return the user whose invitation the request contains. Raises Problem 401 if there is no
+        valid invitation for the name and secret.
+        """
         name, token = read_basic(head.headers) or ("", "")
         now = self._clock()
         look = partial(invitations.find_invited, name=name, token=token, now=now)

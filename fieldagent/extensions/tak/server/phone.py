@@ -110,7 +110,9 @@ class _Phone:
         return self._outbox.add_event(raw, unit)
 
     async def send(self) -> None:
-        """Send waiting events until cancelled. Raises TooSlow."""
+        """Send waiting events until cancelled. Raises TooSlow if the phone accepts no data for
+        `SEND_TIMEOUT_S`.
+        """
         while True:
             data = await self._outbox.wait_for_events()
             last_number = self._host.exchange.last_number

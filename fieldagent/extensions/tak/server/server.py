@@ -75,7 +75,7 @@ TITLE = "the TAK server for phones"
 
 
 class PhoneServer(NamedTuple):
-    """Settings of the server."""
+    """Addresses on which the server listens for phones, and the certificate for enrolment."""
 
     listen: tuple[str, int]
     name: str
