@@ -24,10 +24,11 @@ def main() -> int:
     """
     gc.set_threshold(YOUNG_MAX)
     if isinstance(sys.stdout, TextIOWrapper):
-        # As for standard error, a name that the terminal cannot show must not end a command.
+        # A name that the terminal cannot show must not end a command, so write it with escapes, as
+        # standard error does.
         sys.stdout.reconfigure(errors="backslashreplace")
     if sys.stdin is None:
-        # Standard input is closed, so there is no input.
+        # Standard input is closed, so give the program an empty one.
         sys.stdin = os.fdopen(os.open(os.devnull, os.O_RDONLY))
     asked: list[int] = []
     try:
@@ -43,7 +44,8 @@ def main() -> int:
             raise
         return _exit_interrupted(asked)
     except BrokenPipeError:
-        # The reader has closed the output. Python must not print an error at exit either.
+        # The program that reads the output has closed it. Python must not print an error at exit
+        # either.
         sys.stdout = None
         return 141
     except OSError as error:
@@ -72,7 +74,8 @@ def _end_as_by_ctrl_c(asked: list[int]) -> None:
     def interrupt(number: int, frame: object) -> None:
         asked.append(number)
         if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-            # A shell started this program in the background.
+            # A shell that starts a program in the background makes it ignore SIGINT, so raise the
+            # exception here.
             raise KeyboardInterrupt
         # Use the current handler, because trio lets its tasks end.
         signal.raise_signal(signal.SIGINT)

@@ -336,7 +336,7 @@ def assemble_agent(settings: Settings, journal: Journal, emit: Callable[[str], N
 def _open_logbook(settings: Settings, journal: Journal) -> Logbook | None:
     if settings.hub_address is None:
         return None
-    # A kit without a hub saves the memory of these modules.
+    # Import these modules here, so that a kit without a hub saves their memory.
     from fieldagent.agent.condition import machine
     from fieldagent.agent.condition.logbook import Logbook
 
@@ -503,7 +503,7 @@ async def _serve_api(
 def _serve_network_page(
     agent: Agent, judge: Judge, stop_event: trio.Event, note_fault: Note
 ) -> Part:
-    # A kit without this page saves the memory of TLS.
+    # Import this module here, so that a kit without this page saves the memory of TLS.
     from fieldagent.agent import network_page
 
     return partial(network_page.run, agent.settings, judge, stop_event, note_fault)
@@ -515,7 +515,7 @@ async def delete_old_entries_forever(agent: Agent) -> None:
         before = agent.parts.journal.clock.now() - settings.keep_ended_days * 86_400
         keep = settings.keep_ended_count
         for forget in (outbound.forget, inbound.forget, handhelds.forget):
-            # Delete in batches, with other commits between them.
+            # Delete in batches, so that other commits do not wait for all deletions.
             while await agent.parts.journal.persist(forget(end_time=before, keep_count=keep)):
                 pass
         await agent.parts.journal.persist(losses.forget(end_time=before))
@@ -655,7 +655,7 @@ async def _carry_out_commands(agent: Agent) -> None:
     gate = agent.parts.inbox.commands
     if not gate.can_prove() and not commands.list_unanswered(agent.parts.journal):
         return
-    # A kit without a hub saves the memory of these modules.
+    # Import these modules here, so that a kit without commands from a hub saves their memory.
     from fieldagent.agent.commands import service
     from fieldagent.agent.commands.hands import CommandContext
 

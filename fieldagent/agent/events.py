@@ -93,7 +93,7 @@ class Events:
         idle, yield a keepalive every `request.quiet` seconds.
         """
         if not self._listeners:
-            # Conditions from earlier listeners may be out of date.
+            # The conditions that earlier listeners saw may be out of date, so check them again.
             self._conditions.clear()
             self._check_conditions()
         self._listeners += 1

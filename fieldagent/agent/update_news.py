@@ -151,7 +151,7 @@ class UpdateNews:
         before = self._news
         if before is None or before.source != source:
             before = News(source, now, offered=now if source == offered_address else 0.0)
-        # Treat a signing date in the future as now.
+        # Treat a signing date in the future as now. Otherwise a later file would seem older.
         news = before._replace(signed=max(before.signed, min(signed, now)))
         if news != self._news:
             self._news = news

@@ -150,7 +150,7 @@ class Hub:
         self.access = AccessLog(
             _make_log_writer(settings, emit), figures, trusted_networks=settings.trusted_proxies
         )
-        # Do not report a part that never runs to people.
+        # If the part never runs, `status` must not list it, so use no reporter of the supervisor.
         note = self.supervisor.make_reporter(SYNTHETIC_PART) if self.sends_synthetic else log_fault
         self.synthetic = SyntheticItems(
             store, time.time, settings.item_time_to_live, note, self.synthetic_address

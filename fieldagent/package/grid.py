@@ -189,7 +189,8 @@ def _read_at_pole(letter: str, digits: str) -> tuple[float, float] | None:
     else:
         return None
     latitude, longitude = _of_stereographic(east - _POLE, north - _POLE, is_south=letter in "AB")
-    # The letters of the western and the eastern half meet at the pole's meridian.
+    # The same letters exist on both halves, which meet at the pole's meridian. So check that the
+    # position is on the half of `letter`.
     is_there = latitude >= 84 - _MARGIN if letter in "YZ" else latitude <= -80 + _MARGIN
     is_west = east < _POLE
     return (latitude, longitude) if is_there and is_west == (letter in "AY") else None

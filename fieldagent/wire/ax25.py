@@ -80,7 +80,7 @@ def decode(data: bytes) -> Frame | None:
         at += _ADDRESS
     if len(calls) < 2:
         raise RemoteProtocolError("an AX.25 frame without a source")
-    # The poll bit has no meaning in a UI frame.
+    # Ignore the poll bit, which has no meaning in a UI frame.
     if len(data) < at + 2 or data[at] & ~0x10 != UI or data[at + 1] != NO_LAYER_3:
         return None
     return Frame(calls[1], calls[0], data[at + 2 :], tuple(calls[2:]))

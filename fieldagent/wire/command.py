@@ -380,9 +380,6 @@ def get_verb(command: RemoteCommand) -> Verb:
     return verb
 
 
-# Functions for the format on the air.
-
-
 def encode_command(command: RemoteCommand) -> list[Any]:
     """Encode a command: return the members of its entry after the kind and the number."""
     return [command.verb, command.proof, *command.arguments]

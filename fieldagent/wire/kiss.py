@@ -94,7 +94,7 @@ class KissDeframer:
 
 
 def _unescape(data: bytes) -> bytes | None:
-    # Some TNCs send a meaningless FESC before the FEND in 2 to 3 of 100 frames.
+    # Remove a meaningless FESC before the FEND, which some TNCs send in 2 to 3 of 100 frames.
     data = data.rstrip(b"\xdb")
     if not data or re.search(rb"\xdb(?![\xdc\xdd])", data):
         return None

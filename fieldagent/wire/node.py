@@ -170,8 +170,6 @@ class NodeLink:
         self._boot: int | None = None
         """Boot number of the peer, which is kept while the peer does not answer."""
 
-    # Methods for the owner.
-
     def open(self, now: float) -> None:
         """Send a hello, and start to wait for the peer's hello. Unacknowledged frames are kept."""
         self._output += bytes(2)
@@ -259,8 +257,6 @@ class NodeLink:
         self._output.clear()
         return data
 
-    # Methods for received frames.
-
     def _receive(self, frame: bytes, now: float) -> None:
         head, body, guard = frame[:_HEAD], frame[_HEAD:-_SUM], frame[-_SUM:]
         if len(frame) < _HEAD + _SUM or zlib.crc32(frame[:-_SUM]).to_bytes(_SUM) != guard:
@@ -332,8 +328,6 @@ class NodeLink:
             if isinstance(content, Send) and flags & URGENT:
                 content = Send(content.number, content.packet, urgent=True)
             self._events.append(content)
-
-    # Functions that encode.
 
     def _greet_peer(self, flags: int) -> None:
         own_hello = self.hello

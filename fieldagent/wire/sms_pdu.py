@@ -110,9 +110,6 @@ class ReportState(Enum):
     FAILED = "failed"
 
 
-# Splitting of contents.
-
-
 def split(content: str | bytes, reference: int) -> list[Content]:
     """Split a text or octets into the contents of one or more messages. Each part contains
     `reference` (0 to 255). Raises LocalProtocolError if more than 255 parts are needed.
@@ -153,9 +150,6 @@ def _split_into_parts(coding: Coding, units: Sequence[bytes], reference: int) ->
     ]
 
 
-# Encoding and decoding of PDUs.
-
-
 def encode(message: Submit | Deliver | StatusReport) -> bytes:
     """Encode a PDU with an empty SCA, because the modem knows the service centre's address. AT+CMGS
     needs the length without the first byte. Raises LocalProtocolError if the message cannot be
@@ -172,7 +166,7 @@ def encode(message: Submit | Deliver | StatusReport) -> bytes:
         scheme = bytes((0, message.content.coding.value, message.validity))
         return head + scheme + _encode_user_data(message.content)
     if isinstance(message, Deliver):
-        # 04 means that no more messages wait at the service centre.
+        # The flag 04 means that no more messages wait at the service centre.
         head = bytes((0, _DELIVER | 0x04 | _make_header_bit(message))) + _encode_address(
             message.number
         )

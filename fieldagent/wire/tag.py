@@ -16,7 +16,7 @@ def tag(data: bytes, key: bytes) -> bytes:
     """Return the tag of an envelope (`TAG_BYTES` bytes). `data` contains all bytes before the
     tag.
     """
-    # The protected header contains algorithm 4.
+    # The protected header is the map {1: 4}: the algorithm is number 4, HMAC 256/64.
     structure = cbor2.dumps(["MAC0", b"\xa1\x01\x04", b"", data])
     return hmac.digest(key, structure, hashlib.sha256)[:TAG_BYTES]
 

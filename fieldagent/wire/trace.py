@@ -82,9 +82,6 @@ def _unescape(text: str) -> bytes:
     return re.sub(r"\\\\|\\x([0-9a-f]{2})", format_byte, text).encode("latin-1")
 
 
-# Functions that mask payloads.
-
-
 def mask(records: Sequence[TraceRecord], kind: str) -> list[TraceRecord]:
     """Return the records without payloads. `kind` is `sbd`, `link` or `radio`. Records of an
     unknown kind are shown as a radio's frames.

@@ -40,7 +40,7 @@ async def answer_signals(parts: Parts, request: Request) -> Response:
     of the next one, and the last value until now.
     """
     clock = parts.journal.clock
-    # Difference between Unix time and trio's clock.
+    # The signals have times of trio's clock. Add this difference to get Unix times.
     ahead = clock.date(clock.now()) - trio.current_time()
     return make_json_response(
         {

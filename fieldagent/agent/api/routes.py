@@ -245,7 +245,8 @@ class LocalApi:
                 if accepted is None
                 else people.describe_with_names(self._journal, accepted.package)
             )
-        # A final status never changes; facts that arrive later are in other members.
+        # A final status never changes, so `late` shows that a receipt arrived after an error or a
+        # cancellation.
         late = package_state.status in (Status.ERROR, Status.CANCELED) and bool(receipts)
         return make_json_response(
             {

@@ -207,6 +207,7 @@ class AirPace:
         elif self._missed_answers < UNANSWERED_ROUNDS_MAX:
             since = max(since, self._met_at)
         longest = URGENT_AGAIN_MAX if urgent else AGAIN_MAX
-        # Limit the wait to half the time since a station was last heard, but not below 6 s.
+        # Stations that were heard recently are probably still in range. So limit the wait to half
+        # the time since then, but not below 6 s.
         silence = max(2 * AGAIN_FIRST, (now - since) / 2)
         return (0.5 + 0.5 * share) * min(longest, AGAIN_FIRST * 2.0 ** min(tries, 10), silence)

@@ -148,7 +148,8 @@ class Healer:
         try:
             await trio.to_thread.run_sync(_POWER_CYCLE_STEPS[step.kind], argument)
         except (FileNotFoundError, PermissionError):
-            # The device was not switched off, so nothing must be undone.
+            # The step could not open the device's file, so nothing was switched off and nothing
+            # must be undone.
             self._off.unlink(missing_ok=True)
             raise
         self._off.unlink(missing_ok=True)

@@ -313,8 +313,6 @@ class SatelliteDriver:
             " them are reserved for messages from the kit"
         )
 
-    # Methods that wait for the next task.
-
     async def _wait_until_due(self) -> None:
         """Wait until a Package or a message is due, and check an idle modem regularly."""
         looks = 0
@@ -330,7 +328,8 @@ class SatelliteDriver:
                 await self.modem.hold_settings()
             self._show()
         if self.modem.service is False:
-            # The modem may have lost the setting with which it reports its service.
+            # The modem may have lost the setting with which it reports its service, so check the
+            # modem's settings again.
             await self.modem.hold_settings()
             wait_until_urgent = partial(self.outbox.wait_until_ready, urgent=True)
             self.link.next_look = trio.current_time() + NO_SERVICE_WAIT_S
@@ -385,14 +384,13 @@ class SatelliteDriver:
             is_check_wanted and rested and free and self.outbox.compute_allowance(mailbox=True) != 0
         )
 
-    # Methods for a session.
-
     async def _hold_session(self) -> None:
         status = await self.modem.read_status()
         if status.mt_flag and not self.pace.mailbox.withheld:
             await self.mail.read(is_needed=True)
         await self.modem.hold_settings()
-        # The modem may have received the network's time since it was set up.
+        # The modem may have received the network's time since it was set up, so ask for the time
+        # again.
         await self.modem.ask_time()
         await self.outbox.fix_dates()
         transmission = self.outbox.load(sbd.MO_BYTES)
@@ -498,7 +496,8 @@ class SatelliteDriver:
 
     def _judge_link(self, status: MoStatus, verdict: SessionVerdict) -> None:
         if status.verdict is SessionVerdict.SENT:
-            # The network is available, whatever the modem reported before.
+            # A session has reached the network, so the network is available, whatever the modem
+            # reported before.
             self.modem.service = True
         if verdict is SessionVerdict.SENT:
             self.pace.rest.end_after_success()
@@ -516,7 +515,8 @@ class SatelliteDriver:
     ) -> None:
         reached = status.verdict in (SessionVerdict.SENT, SessionVerdict.DOUBTFUL)
         if reached and verdict is not SessionVerdict.SENT and self.modem.is_holding_own_message:
-            # The gateway may have the message and bill it, although the MOMSN did not move.
+            # The gateway may have the message and bill it, although the MOMSN did not move. So book
+            # its cost as doubtful.
             await self.outbox.book_doubtful_cost(transmission)
         await self.outbox.settle(transmission, _OUTCOMES[verdict], reason=status.description)
         if verdict is SessionVerdict.DOUBTFUL:
@@ -559,8 +559,6 @@ class SatelliteDriver:
             return
         self.pace.mailbox.rest(trio.current_time(), self.pace.random.random())
         await self.outbox.spend(1)
-
-    # Methods for a session whose end is unknown.
 
     async def _resolve(self, intent: Intent) -> None:
         """Decide from the modem's sequence numbers whether the message of an intent was sent. If it

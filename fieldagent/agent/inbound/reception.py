@@ -447,7 +447,7 @@ class Inbox:
                 spooled = self._spool(db, origin, entry, entry.content, result, extra)
                 result.payloads.append(spooled)
         if entry.sequence == 0:
-            # The hub wrote this entry itself, so no receipt is sent.
+            # The hub wrote this entry itself, so it needs no receipt.
             return
         # Send a receipt for a duplicate too, because the peer has not received the earlier receipt.
         _record_owed_receipt(db, entry, result, self.date(result.now))

@@ -202,7 +202,8 @@ def _print(emit: Callable[[str], None], line: str) -> None:
         emit(line)
     except OSError as error:
         log.warning("inbound-hook printed %r, which cannot be sent: %s", line, error.strerror)
-    # The output's encoding lacks a character of the line, or the file is closed.
+    # The output's encoding lacks a character of the line, or the file is closed. Neither may end
+    # the agent.
     except ValueError as error:
         log.warning("inbound-hook printed %r, which cannot be shown: %s", line, error)
 

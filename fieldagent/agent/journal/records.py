@@ -77,7 +77,8 @@ def compute_crc(
         float(accepted_at),
         life,
     )
-    # A row from a version without dates has a checksum that does not include the date.
+    # A row without a date has a checksum that does not include the date, because an older version
+    # wrote the row.
     covered += () if dated_at is None else (float(dated_at),)
     return crc32(repr(covered).encode())
 

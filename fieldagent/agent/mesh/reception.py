@@ -210,7 +210,8 @@ class RadioReception:
                 confirmed_by={packet.sender},
             )
             self._rounds.add(item, now)
-        # Wake the task that repeats.
+        # New items may be due earlier than the items for which the repeating task waits, so wake
+        # the task.
         self._queue.wake()
 
     def _process_summaries(self, packet: Packet) -> None:
@@ -269,7 +270,8 @@ class RadioReception:
             log.warning("number %d is not relayed: %s", sequence, add_names(self._journal, text))
         for sequence, ack in packet.heard:
             if await apply_ack(self._packing, self._endings, sequence, ack):
-                # Our item may have left before this kit restarted.
+                # If this kit restarted after the item had left, it does not know yet that the item
+                # has left.
                 self._piggyback.said.add(sequence)
             if ack.by_hub:
                 await self._endings.record_arrival_at_hub(sequence, is_proved=False)

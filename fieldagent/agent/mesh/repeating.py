@@ -136,7 +136,7 @@ class ItemRepeater:
             mark, entry = pair
             station, hops = mark.station, mark.transmissions
             if station == self._station:
-                # The item is from another kit that has our number.
+                # The item is from another kit that has our number, so do not repeat it.
                 continue
             parts = self._packing.split_into_parts(entry, station)
             if not (parts and entry.sos) and not is_repeated(

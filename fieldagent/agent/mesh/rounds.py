@@ -243,8 +243,8 @@ class Rounds:
         item.hops = min(item.hops, new_item.hops)
         if not new_item.is_for_hub:
             return
-        # The packet requests a relay: its sender does not know that the hub has the item, or the
-        # hub does not have it.
+        # The packet requests a relay, because its sender does not know that the hub has the item.
+        # This kit may have to relay it.
         if not item.is_for_hub:
             item.is_for_hub, item.hub_due = True, now + 2 + 4 * self._random()
         item.until = max(item.until, new_item.until)

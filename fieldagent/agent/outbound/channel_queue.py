@@ -86,8 +86,6 @@ class ChannelQueue:
         self.changed.set()
         self.changed = trio.Event()
 
-    # Methods for the agent.
-
     @contextmanager
     def hold_replaced(self, package: Package) -> Iterator[list[int]]:
         """Hold the Packages that a new Package will replace, and yield their sequences. Inside the
@@ -187,8 +185,6 @@ class ChannelQueue:
             with trio.move_on_at(self._expiry):
                 await self._sooner.wait()
 
-    # Methods for packing and the driver.
-
     def find_foremost(self, now: float) -> int | None:
         """Return the next Package to send, or None. This can be a Package whose running burst has
         more fragments to send.
@@ -287,7 +283,8 @@ class ChannelQueue:
         for sequence in sequences:
             if sequence in self._withdrawn and sequence not in self._queue.get_in_flight():
                 self._withdrawn.pop(sequence)[0].set()
-        # A Package that expired during its transmission ends now.
+        # A Package that expired during its transmission ends now, so wake the task that ends
+        # Packages.
         self._sooner.set()
         self.wake()
 

@@ -43,7 +43,7 @@ class HubPiggyback:
         self._unreadable: list[PendingUnreadableReport] = []
         self._unreadable_under_way: list[PendingUnreadableReport] = []
         # A new journal contains no names, but the hub may already have sent all names to the
-        # previous journal.
+        # previous journal. So ask for them.
         self._asks_for_names = not queue.limits.authentic and not inbound.has_identities(journal)
         self._incident_named = -inf
         """Elapsed time when the open incident was last named."""

@@ -67,7 +67,8 @@ async def call_off(
     if package_state is None:
         if not can_be_known(journal, incident_number):
             return False
-        # A modem has started to send an item since the check above.
+        # A modem has started to send an item since the check above, so the hub may get to know the
+        # incident.
         package_state = await intake.accept(package)
     await wait_until_settled(in_flight, limit_s)
     if can_be_known(journal, incident_number):

@@ -154,7 +154,8 @@ def list_steps(journal: Journal, own_incident: Incident, sequences: Sequence[int
     if at_hub:
         steps.append({"state": "at the hub", "at": min(at_hub.values())})
     for at, text in () if at_hub else incident.list_relayed(journal, own_incident.number):
-        # The step comes from a neighbour's report, which is unauthenticated.
+        # The step comes from a neighbour's report. No one has authenticated the report, so people
+        # must see this.
         step = {"state": "at the hub", "at": date(at), "text": add_names(journal, text)}
         steps.append(step | {"unauthenticated": True})
     for at, text in () if at_hub else incident.list_left_nearby(journal, own_incident.number):

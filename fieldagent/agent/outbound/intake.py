@@ -274,7 +274,8 @@ class Intake:
         fan_out = self._endings.get_fan_out(package, is_relayed=False)
         life = self._compute_life(package)
         if package.by is not None and life is not None:
-            # The Package must not expire before a channel starts.
+            # The Package must not expire before a channel starts, so limit the deadline to its
+            # lifetime.
             package = replace(package, by=min(package.by, life))
         shown_starts = (
             self._list_past_deliveries(deliveries)

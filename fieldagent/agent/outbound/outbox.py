@@ -77,8 +77,6 @@ class ChannelOutbox:
         intent = outbound.read_intent(journal, self.channel)
         self._intent = None if intent is None else intent[0]
 
-    # Methods for the agent.
-
     def __len__(self) -> int:
         return len(self._queue)
 
@@ -107,8 +105,6 @@ class ChannelOutbox:
         """Load the entries for the peer from the journal, and wake the driver."""
         self._piggyback.load_entries()
         self._queue.wake()
-
-    # Methods for the driver.
 
     def set_limits(self, message_limits: MessageLimits) -> None:
         size, fill, tariff = message_limits
@@ -277,7 +273,8 @@ class ChannelOutbox:
         back = [self._queue.requeue(sequence, due) for sequence, due in waits.items()]
         late = [each for each in back if each is not None and each not in decided]
         if late:
-            # These Packages were withdrawn or replaced during the commit.
+            # These Packages were withdrawn or replaced during the commit, so they end instead of
+            # waiting again.
             await self._endings.record(late)
 
     def _end_transmission(self, number: int, *, is_sent: bool) -> None:
@@ -286,7 +283,7 @@ class ChannelOutbox:
         self._piggyback.mark_settled(piggybacked, is_sent=is_sent, beside_packages=beside_packages)
         if self.packing.acks is not None:
             self.packing.acks.drop(number)
-        # The transmission is over, and its result is on disk.
+        # The result of the transmission is on disk, so its Packages are no longer in flight.
         self._queue.mark_landed(segment.sequence for segment in self._queue.in_flight.pop(number))
 
     async def requeue_lost(self) -> None:
@@ -321,7 +318,7 @@ class ChannelOutbox:
         await self._apply(settlement, record_failed_attempts(self._queue, settlement, reason, now))
         for number in lost_numbers:
             self._end_transmission(number, is_sent=False)
-        # These Packages were taken for a transmission that was not completed.
+        # The transmission of these Packages was not completed, so they are no longer in flight.
         self._queue.mark_landed(back)
 
     async def wait_for_acknowledgement(self, transmission: Transmission) -> bool:

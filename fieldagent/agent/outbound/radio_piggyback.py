@@ -274,7 +274,7 @@ class RadioPiggyback:
             piggybacked.has_introduction = draft.add(self._introduction, capacity)
             if piggybacked.has_introduction:
                 draft.add(PROGRAM, capacity)
-            # If the name does not fit beside other entries, it gets a packet of its own.
+            # If the name does not fit beside other entries, send it in a packet of its own.
             self._presents_itself = has_entries and not piggybacked.has_introduction
             if piggybacked.has_introduction:
                 self._said_hello = self.clock()

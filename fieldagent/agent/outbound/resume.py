@@ -58,7 +58,8 @@ class Resume:
         If one Package replaces another, end the replaced Package, because an earlier version of the
         agent may have kept both.
         """
-        # First the Packages of a transmission in progress, because its result may be known at once.
+        # Begin with the Packages of a transmission in progress, because its result may be known at
+        # once.
         self._requeue_packages(
             segment.sequence
             for queue in self._queues.values()
@@ -123,7 +124,8 @@ class Resume:
         now = self._endings.clock()
         life = None
         if stored_package.expires is not None:
-            # If a damaged journal has lost the elapsed time, no Package lives longer than planned.
+            # If a damaged journal has lost the elapsed time, `expires - now` may be too long, so
+            # limit it to the planned lifetime.
             life = stored_package.expires - stored_package.accepted
             life = min(life, max(0.0, stored_package.expires - now))
         deliveries = outbound.read_deliveries(self._journal, stored_package.sequence)

@@ -108,7 +108,7 @@ def settle_failure(
         )
         return Settlement([ended_delivery], failed=[sequence], event=REFUSED_EVENT)
     alone = {segment.sequence for segment in segments} if outcome is Outcome.REFUSED else set()
-    # The rest of a burst that was partly heard is sent at once.
+    # A receiver that has heard a part of a burst waits for the rest, so send the rest at once.
     waits = {
         segment.sequence: -inf if burst.heard else due_time
         for segment, burst in ended_segments.items()
@@ -122,7 +122,7 @@ def _is_completed_by(journal: Journal, queue: ChannelQueue, segment: Segment) ->
     Package.
     """
     if segment.sequence not in queue:
-        # Another fragment has already completed the Package.
+        # Another fragment has already completed the Package, which has ended.
         return False
     if segment.count == 1:
         return True

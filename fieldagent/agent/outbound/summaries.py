@@ -188,8 +188,8 @@ class Summaries:
             known.fresh_until = now + FRESH_S
             known.forget_old()
             known.is_asked_by_other = False
-            # In a dense network, new items are missing every few seconds. A beacon that is due soon
-            # anyway is enough.
+            # In a dense network, new items are missing every few seconds. So do not move a beacon
+            # that is due soon anyway.
             within = ASK_AFTER_S * self._slower
             if not self._in_crowd or self._due > now + 1.5 * within:
                 self._due = min(self._due, now + within * (0.5 + self._random()))

@@ -76,7 +76,8 @@ class WaitReasons:
         document: dict[str, dict[str, Any]] = {**encode_deliveries(deliveries)}
         for channel, delivery in deliveries.items():
             if delivery.status is None and channel not in self._hindrances:
-                # The channel was removed from the settings while this Package waited.
+                # The channel was removed from the settings while this Package waited, so no link
+                # can report a reason.
                 document[channel] = {**document[channel], "reason": _GONE_REASON}
             elif delivery.status is None:
                 reason, at = self._describe_wait(channel, sequence)

@@ -52,16 +52,16 @@ APPLE = ProbeAnswer(
     200, b"<HTML><HEAD><TITLE>Success</TITLE></HEAD><BODY>Success</BODY></HTML>\n", "text/html"
 )
 PROBES = {
-    # Android, ChromeOS
+    # Paths that Android and ChromeOS request to detect a portal.
     "/generate_204": ProbeAnswer(204),
     "/gen_204": ProbeAnswer(204),
-    # iOS, macOS
+    # Paths that iOS and macOS request.
     "/hotspot-detect.html": APPLE,
     "/library/test/success.html": APPLE,
-    # Windows
+    # Paths that Windows requests.
     "/connecttest.txt": ProbeAnswer(200, b"Microsoft Connect Test"),
     "/ncsi.txt": ProbeAnswer(200, b"Microsoft NCSI"),
-    # Firefox
+    # Path that Firefox requests.
     "/canonical.html": ProbeAnswer(
         200,
         b'<meta http-equiv="refresh" content="0;'
@@ -69,7 +69,7 @@ PROBES = {
         "text/html",
     ),
     "/success.txt": ProbeAnswer(200, b"success\n"),
-    # GNOME, Debian's NetworkManager
+    # Paths that GNOME and Debian's NetworkManager request.
     "/check_network_status.txt": ProbeAnswer(200, b"NetworkManager is online\n"),
     "/nm": ProbeAnswer(200, b"NetworkManager is online\n"),
 }

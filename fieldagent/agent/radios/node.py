@@ -160,7 +160,8 @@ class NodeModem:
             and self._result is None
             and not self._node.is_waiting_for(in_hand)
         ):
-            # The node restarted after it had taken the packet, so the packet is lost.
+            # The node restarted after it had taken the packet, so the packet is lost and must be
+            # sent again.
             self._node.send(in_hand, trio.current_time())
 
     def _show(self, status: node.NodeStatus) -> None:

@@ -167,7 +167,8 @@ def _run_with_reach(
 
     async def run() -> T:
         async with trio.open_nursery() as nursery:
-            # A kind may store data in the database, such as a key.
+            # Run the store, because a kind of contact may store data in the database, such as a
+            # key.
             nursery.start_soon(store.run)
             result = await use(ContactSenders(host, get_contact_kinds(settings.contacts)))
             nursery.cancel_scope.cancel()

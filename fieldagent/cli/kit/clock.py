@@ -19,7 +19,8 @@ def set_system_clock(arguments: argparse.Namespace) -> int:
     def set_realtime(unix: float) -> None:
         time.clock_settime(time.CLOCK_REALTIME, unix)
 
-    # Folder of root's systemd unit (RuntimeDirectory=).
+    # systemd sets this variable for root's unit, to a folder that only root can write
+    # (RuntimeDirectory=).
     own = os.environ.get("RUNTIME_DIRECTORY")
     return set_clock(
         arguments.config,

@@ -94,7 +94,8 @@ def _find_devices(
     for seat in SEAT_ORDER:
         port = old_settings.get(seat.port, "")
         if port and not port.startswith("udp://"):
-            # Use the name that the port has in the settings.
+            # A port can have several names. Use the name in the settings, so that a proposal does
+            # not change it.
             places = [port, *(each for each in places if not is_same_port(each, port))]
     places = list(dict.fromkeys(places))
     if not arguments.json and places:

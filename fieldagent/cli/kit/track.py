@@ -160,7 +160,7 @@ class _Tracker:
         except CallFailed as failed:
             if failed.code == UNAVAILABLE:
                 raise
-            # The agent would refuse the same position again, so do not repeat it.
+            # The agent would refuse the same position again, so count it as posted.
             self._print_line("agent", f"a position was refused: {failed}")
             self.track.mark_posted()
             return
@@ -197,7 +197,7 @@ class _Tracker:
         except CallFailed as failed:
             if failed.code == UNAVAILABLE:
                 raise
-            # An agent of an older version does not support this request.
+            # An agent of an older version does not support this request, so keep the interval.
             return
         chosen = _get_member(answer, "chosenInterval")
         wanted_policy = self.own_policy if chosen is None else self.own_policy.with_interval(chosen)

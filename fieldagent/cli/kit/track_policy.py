@@ -83,7 +83,8 @@ class Track:
         seconds_passed = abs(fix.time - last.time)
         interval = policy.moving_interval if self._moving else policy.interval
         far = compute_distance(last, fix) >= policy.distance * factor
-        # A departure or an arrival is due before the interval is over.
+        # People at the hub should see a departure or an arrival soon, so do not wait for the
+        # interval.
         turned = self._moving is not self._moving_when_posted
         soon = seconds_passed >= policy.shortest * factor
         return seconds_passed >= interval * factor or ((far or turned) and soon)

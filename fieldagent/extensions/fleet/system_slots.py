@@ -115,7 +115,7 @@ class SystemSlots:
         OSError.
         """
         listing = self._run_debugfs(slot, f"ls -p {SLOT}", SLOT).decode().splitlines()
-        # Format of a line: /inode/mode/user/group/name/size/
+        # debugfs prints lines of the form /inode/mode/user/group/name/size/.
         names = [line.split("/")[5] for line in listing if line.startswith("/")]
         return [each for each in names if each not in (".", "..", "")]
 

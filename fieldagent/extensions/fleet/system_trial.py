@@ -140,7 +140,8 @@ def _run_steps(place: Place, slots: SystemSlots) -> int:
             case "watch", False:
                 trial = replace(trial, phase="back", why=trial.why or NEVER_STARTED)
             case "back", True:
-                # The old system restores the journal.
+                # The new system must not write to the journal any more, because the old system
+                # restores it.
                 slots.clear(trial.slot)
                 kit_health.call_systemctl("stop", kit_health.AGENT)
                 return _start_anew()
@@ -311,7 +312,8 @@ def _fetch(place: Place, trial: SystemTrial, piece: SystemPiece) -> bytes:
             continue
         if digest(file.content) == piece.file:
             return file.content
-        # A power failure may have damaged the earlier part.
+        # If the download has continued an earlier part, a power failure may have damaged that part.
+        # Then download the whole file.
         if not file.is_continued:
             raise NotTaken(f"{name} is not the file that was signed: it was changed, or cut short")
 

@@ -58,7 +58,7 @@ def begin_system_update(order: UpdateOrder, place: Place, slots: SystemSlots) ->
         # Stop the other download, because both use the same file.
         kit_health.call_systemctl("stop", system_trial.UNIT)
     try:
-        # The other trial may have advanced meanwhile.
+        # The other trial may have advanced before it was stopped, so check again.
         _check_nothing_else(place)
         image, trial = _prepare_trial(order, place, slots, now, slot)
     except BaseException:
@@ -101,7 +101,7 @@ def _prepare_trial(
     if image.name.board != now.board:
         raise NotTaken(f"{address} is for {image.name.board}, and this is {now.board}")
     for version in (now.version, __version__):
-        # The program on the card may have been updated separately.
+        # The program on the card may have been updated separately, so its version counts too.
         check_newer(version, image.name.version, older_too=order.older)
     with system_trial.open_descriptor(slots.get_device(slot), os.O_RDONLY) as device:
         capacity = os.lseek(device, 0, os.SEEK_END)

@@ -238,9 +238,6 @@ STATE_REASONS: Mapping[int, str] = {
 """Reasons why a modem is not active (operationalState, reason)."""
 
 
-# Functions for information about the modem.
-
-
 def find_newest_version(line: jspr.JsprLine) -> dict[str, int]:
     """Return the newest version of the API that the modem supports. The order of the versions
     depends on the firmware. Raises RemoteProtocolError if the answer lists no version.
@@ -298,9 +295,6 @@ def find_topic(topics: Iterable[Topic], name: str) -> Topic | None:
         if name in (each.name, str(each.id)):
             return each
     return None
-
-
-# MO messages.
 
 
 class MoMessage:
@@ -373,9 +367,6 @@ def find_refusal_status(word: str) -> MoStatus:
     if status is not None and status.verdict in (_S.NOT_SENT, _S.FAULT):
         return status
     return MoStatus(_S.NOT_SENT, f"the modem does not accept it: {word[:60]}")
-
-
-# MT messages.
 
 
 class MtMessage(NamedTuple):

@@ -150,7 +150,7 @@ class AprsPeople:
 
     def _judge(self, frame: ax25.Frame, report: AprsHeard) -> None:
         if report.source == self._format_call:
-            # This is a gateway's copy of a packet from this kit.
+            # This is a gateway's copy of a packet from this kit, so ignore it.
             return
         now, raw = trio.current_time(), (str(frame.destination), frame.info)
         became = self._door.judge(report, raw, self._format_call, now)
@@ -269,7 +269,8 @@ class AprsPeople:
         return int.from_bytes(sha256(text.encode()).digest()[:6], "big") or 1
 
     async def receive(self) -> HandheldReport:
-        # When the desk asks for the next report, the last report is on disk.
+        # The desk asks for the next report only when the last report is on disk, so acknowledge the
+        # last one now.
         self._finish_text(has_it=True)
         while not self._waiting_reports:
             self._news = trio.Event()

@@ -107,7 +107,8 @@ class MeshtasticPeople:
             try:
                 content = self._read_content(packet, packet.decoded)
             except RemoteProtocolError:
-                # A packet that cannot be decoded only shows that its sender is in range.
+                # A packet that cannot be decoded still shows that its sender is in range, so report
+                # it without content.
                 content = None
         return HandheldReport(
             wire.format_node_id(packet.source), packet.id, content, signal, by_internet

@@ -144,7 +144,8 @@ class _Table:
             row[name] = value
         allowed = STATES.get(self.name, {})
         if self.name == record.table == "package" and row["status"] not in allowed["status"]:
-            # The states of the Package on its channels show its result.
+            # The row belongs to a Package, but its status is damaged. The states of the Package on
+            # its channels show the status.
             row["status"] = None
         return row if all(row[name] in values for name, values in allowed.items()) else None
 
@@ -231,7 +232,8 @@ class _Salvage:
                 continue
             deleted_count = self._db.execute(f"DELETE FROM {table} WHERE {unsound}").rowcount
             if table == "person" and deleted_count:
-                # The hub sends the directory again to a kit that has no directory.
+                # Delete the version of the directory, so that the hub sends the whole directory
+                # again.
                 self._db.execute("DELETE FROM directory")
 
     def _drop_orphans(self) -> None:
@@ -252,7 +254,8 @@ class _Salvage:
         """
         row: Found = {"accepted": 0.0, "expires": None, **self._damaged_packages.get(sequence, {})}
         candidate = self._ids.get(sequence, row.get("id"))
-        # A Package without an id can only be found by its number.
+        # People can find a Package only by its id. If the id is lost, use the negative number of
+        # the Package as its id.
         id_ = candidate if isinstance(candidate, int) else -sequence
         self._db.execute(
             "INSERT INTO package (sequence, id, body, digest, accepted, expires, status, ended,"

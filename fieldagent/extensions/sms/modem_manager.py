@@ -30,9 +30,6 @@ _ERROR = re.compile(r"^error: *(.+)$", re.MULTILINE)
 _PLACES = "/org/freedesktop/ModemManager1/SMS/"
 
 
-# Functions that return arguments.
-
-
 def make_modem_arguments(name: str) -> list[str]:
     """Return mmcli's arguments that query the state of a modem. `parse_modem` parses the output."""
     return ["-m", name, "-J"]
@@ -71,9 +68,6 @@ def make_query_arguments(place: int) -> list[str]:
 def make_delete_arguments(name: str, place: int) -> list[str]:
     """Return mmcli's arguments that delete one SMS from the modem."""
     return ["-m", name, f"--messaging-delete-sms={_PLACES}{place}"]
-
-
-# Functions that parse output.
 
 
 class ManagedState(NamedTuple):
@@ -227,9 +221,6 @@ _STATUS = {
     "temporary-fatal-error-in-sme": 0x65,
 }
 """Values of TP-ST (3GPP TS 23.040, 9.2.3.15) by ModemManager's name. Other names are not final."""
-
-
-# Functions for failures.
 
 
 def parse_error(errors: str) -> str:

@@ -241,9 +241,6 @@ class GsmConversation:
         return reply
 
 
-# Functions that parse replies.
-
-
 class SendResult(NamedTuple):
     """Result of sending a message."""
 

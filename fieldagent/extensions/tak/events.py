@@ -267,9 +267,6 @@ def make_pong(now: datetime) -> CotEvent:
     return _make_event("fieldagent-pong", PONG, now, _PING_LASTS, [])
 
 
-# Functions that read the events of other programs.
-
-
 def is_passed_through(event: CotEvent, prefix: str) -> bool:
     """Return True if the event has passed through a program whose uid begins with `prefix`."""
     flow = event.find(FLOW)

@@ -604,8 +604,6 @@ def audit_member(db: Db, member: int, actor: str, action: str, detail: str, now:
             kit_report.touch_directory(db, workspace)
 
 
-# Functions that find the device of an incoming link or message.
-
 _DEVICE = "SELECT id, workspace, member, name, imei FROM device WHERE "
 IS_HEARD = "(device.disabled IS NULL OR device.revoked IS NOT NULL)"
 """SQL condition: the hub processes messages from the `device`. From a revoked device, the hub

@@ -212,9 +212,6 @@ def _find_device(db: Db, workspace: int, number: int, text: str) -> Recipient | 
     return Recipient(member=member, device=id_, identity_json=_quote_words(id_, name, "Device"))
 
 
-# Functions for groups.
-
-
 def add_group(
     db: Db,
     workspace: int,
@@ -354,8 +351,6 @@ def remove_group(
     kit_report.touch_directory(db, workspace)
 
 
-# Functions for the handheld radios of users.
-
 HANDLE_MAX = 64
 
 
@@ -419,9 +414,6 @@ def set_position_filter(
     )
     position_choice = "all" if all_positions else "newest"
     audit_member(db, member, actor, "user positions", f"{member} {position_choice}", now)
-
-
-# Functions for the directory that kits get.
 
 
 def read_version(db: Db, workspace: int) -> int:

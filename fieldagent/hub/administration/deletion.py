@@ -200,7 +200,7 @@ def delete_rest(db: Db, subject: Subject, now: float, actor: str = ADMINISTRATIO
         forget_name(db, member)
         for (workspace,) in db.execute("SELECT workspace FROM membership WHERE member = ?", member):
             kit_report.touch_directory(db, workspace)
-        # A read receipt contains the reader's name.
+        # A read receipt contains the reader's name, so delete the receipts too.
         db.execute("DELETE FROM reached WHERE member = ?", member)
         db.execute("DELETE FROM member WHERE id = ?", member)
         db.execute(

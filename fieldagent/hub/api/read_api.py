@@ -90,7 +90,7 @@ class ReadApi:
         only their own pushes. Raises Problem 400 if the query is invalid.
         """
         refuse_others(request, ("since", "until", "before", "limit"))
-        # As for a single push, a User sees only their own pushes.
+        # A User may see the state of their own pushes only, so list only these.
         sender = None if caller.sees_all else caller.member
         wanted_items = _read_filter(request, pushed=True, sender=sender)
         matches, next_place = await self._read_page(request, caller, wanted_items)

@@ -87,7 +87,7 @@ def list_reached(db: Db, items: Sequence[int]) -> dict[int, list[dict[str, Any]]
         *items,
         *items,
     )
-    # The sort preserves the order of time within a stage.
+    # Steps of the same stage stay in the order of their times, because Python's sort is stable.
     for item, at, stage, name, member, text in sorted(rows, key=_compute_height):
         receiver = name or (f"user {member}" if member else "")
         step = Stage(stage)

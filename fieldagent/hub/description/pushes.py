@@ -63,7 +63,7 @@ from fieldagent.package.reading import ITEM_BYTES_MAX
 _UUID = text(pattern="^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
 _ITEM_ID = segment("id", _UUID, "requestId of the item")
 _WRITER = "Address of the writer, in the event that the addressee gets"
-# A character has up to four bytes.
+# `maxLength` counts characters, but the hub limits the bytes. A character has up to four bytes.
 MESSAGE = named_record(
     "Message",
     {

@@ -64,7 +64,8 @@ class KitSmsInbox:
             return
         if frame.envelope:
             await self._mobile_originated.take_in(device, frame.envelope, Bearer.SMS)
-        # Acknowledge only after the envelope is stored. Also acknowledge a duplicate again.
+        # Process the acknowledgements only after the envelope is stored. Also acknowledge a
+        # duplicate, because the kit did not get the first acknowledgement.
         await self._store.commit(
             lambda db: sms_mail.process_frame_facts(
                 db, device, frame, answer.kind, answer.sender, self._clock()
@@ -72,7 +73,8 @@ class KitSmsInbox:
         )
 
     async def report(self, message_id: str, reached: bool, reason: str = "") -> None:
-        # If the modem has the message, the kit may not have it yet. The kit itself acknowledges.
+        # This is the report of the network about the SMS. It does not end a frame, because only the
+        # kit's own acknowledgement does.
         await self._answers.report(message_id, reached, reason)
 
 

@@ -110,7 +110,8 @@ class Links:
         try:
             await self._serve_as_holder(device, token, post, socket)
         except* NOT_STORED:
-            # The database became unavailable between the HTTP response and the lease.
+            # The database became unavailable between the HTTP response and the lease, so close the
+            # link with this reason.
             with trio.move_on_after(GOODBYE_TIMEOUT_S):
                 await socket.close(STRANDED_END.code, STRANDED_END.reason)
 

@@ -56,7 +56,8 @@ def read_only_items(device: Device, envelope: Envelope) -> KitItems | None:
 def _is_plain(entry: Entry) -> bool:
     content = entry.content
     plain = isinstance(content, Item) and not isinstance(content, IncidentUpdate | Parcel)
-    # Recipients and authors that are given by name need individual queries.
+    # Recipients and authors that are given by name need individual queries, so such entries are
+    # processed separately.
     return plain and not entry.sos and entry.to is None and entry.author is None
 
 

@@ -424,7 +424,7 @@ class MobileOriginatedReceiver:
             digest = compute_item_digest(entry)
             owe_receipt(db, device.id, entry.sequence, digest, THE_HUB, brought.now, urgent=True)
         if brought.relaying is not None:
-            # The relaying kit has the item already.
+            # The relaying kit has the item already, so it does not need a delivery.
             confirm(db, item, brought.relaying.id, brought.bearer, brought.now)
             if entry.sos and not brought.doubt_reason:
                 _record_carrier(db, entry, brought)
@@ -444,7 +444,8 @@ class MobileOriginatedReceiver:
             return
         by_radio = brought.bearer if brought.relaying is None else Bearer.RADIO
         kit_message = KitMessage(device, by_radio, brought.now)
-        # A carrier may deliver the parcel again later, when the kit is out of range.
+        # If the parcel arrived before, it does not show that the kit is in range now: a carrier may
+        # deliver it again later.
         if mark_arrived(db, Entry(0, parcel), kit_message):
             check_in.record_item(db, device.id, brought.now)
         for entry in envelope.entries:

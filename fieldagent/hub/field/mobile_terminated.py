@@ -68,9 +68,6 @@ def wait_for_link(db: Db, item: int, device: int, wait_reason: str) -> None:
     )
 
 
-# Functions that pack due items into messages.
-
-
 def pack_due_messages(db: Db, now: float) -> int:
     """Pack everything that may go over satellite now. Return the number of messages."""
     return sum(

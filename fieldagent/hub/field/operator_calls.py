@@ -207,7 +207,7 @@ async def _call_in(operator: Operator, call: OperatorCall, note_fault: Note) -> 
                 call.imei, call.body, number=call.id, priority=call.urgent, modem=modem
             )
     except Exception as error:
-        # This is a bug in the hub. The operator may or may not have the message.
+        # A bug in the hub caused this error. The operator may or may not have the message.
         note_fault(error, f"MT message {call.id}")
         reason = f"the call failed in the hub; see its log: {describe_error(error)}"
         return Verdict(Outcome.DOUBTFUL, make_no_answer(reason))

@@ -175,7 +175,7 @@ def join_incident(
         incident = find_by_kit(db, device, incident_number, locked=True)
         assert incident is not None, "another has raised it"
     add_item(db, item, incident.id)
-    # `sent_at` is a whole number of seconds.
+    # Round down, because `sent_at` is a whole number of seconds.
     if incident.closed is None or sent_at < floor(incident.closed):
         if incident.item is None:
             set_first_item(db, item, incident.id)

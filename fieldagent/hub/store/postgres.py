@@ -117,7 +117,8 @@ class _PostgresDb:
         cursor = self._cursor.execute(_mark_parameters(sql), parameters or None)
         if cursor.rowcount > 0 and not (cursor.statusmessage or "").startswith("SELECT"):
             self._outer.wrote = True
-        # `description` would build the data of all columns each time it is read.
+        # Use `pgresult`, because `description` would build the data of all columns each time it is
+        # read.
         return cursor.fetchall() if cursor.pgresult and cursor.pgresult.nfields else []
 
     def write(self, sql: str, *parameters: Any) -> None:
@@ -195,8 +196,8 @@ class PostgresStore:
         self._touch = trio.CancelScope()
         """Scope of the listening connection. It is cancelled when the store must check the database
         again."""
-        # Through a pooler, a lock does not stay with this process. So other processes cannot see
-        # that this process is alive.
+        # Through a pooler, a lock does not stay with this process. So the number is 0, and other
+        # processes cannot see whether this process is alive.
         self._proof = WriteProof(
             self._connections.name, make_worker_number() if self._listens else 0
         )
@@ -213,8 +214,6 @@ class PostgresStore:
     def _raise_if_gone(self) -> None:
         if (gone_error := self._outage) is not None:
             raise StoreUnavailable(str(gone_error))
-
-    # Methods that write.
 
     def _transact(self, orders: Sequence[Order[_PostgresDb]]) -> None:
         self._raise_if_gone()
@@ -309,8 +308,6 @@ class PostgresStore:
                     return carry_out()
             return carry_out()
 
-    # Methods that read.
-
     async def read(self, operation: Callable[[Db], T]) -> T:
         def look() -> T:
             self._raise_if_gone()
@@ -335,8 +332,6 @@ class PostgresStore:
     ) -> T:
         result: T = await self._readers.read_shared(operation, argument)
         return result
-
-    # Methods for notifications.
 
     def get_event(self, topic: str) -> trio.Event:
         return self._topics.get_event(topic)

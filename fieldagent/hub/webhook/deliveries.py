@@ -471,8 +471,8 @@ def _record_failure(db: Db, end: PostResult) -> str:
         )
     if post.is_early:
         return ""
-    # If the webhook is down, a probe may send the item before that time. After a success, the
-    # webhook gets all waiting requests.
+    # The log line says "within", because a probe may send the item before that time. After a
+    # success, the webhook gets all waiting requests.
     return f"webhook {webhook}: {result.reason}; tried again within {wait:.0f} s"
 
 

@@ -214,8 +214,6 @@ class ImtDriver:
             log.warning("%s", hold)
         self.link.reason = hold
 
-    # Methods that wait for the next task.
-
     async def _wait_until_due(self) -> None:
         while not await self._wait(
             compute_next_look(), self._wait_for_package, self._wait_for_urgent
@@ -248,8 +246,6 @@ class ImtDriver:
         with trio.CancelScope(deadline=trio.current_time()) as at_once:
             await self.outbox.wait_until_ready(urgent=True)
         return not at_once.cancelled_caught
-
-    # Methods that send one message.
 
     async def _send_next(self) -> None:
         if not self._can_send():
@@ -348,8 +344,6 @@ class ImtDriver:
             self.link.state, self.link.reason = LinkState.FAULT, status.description
             log.error("the satellite modem refuses to send: %s", status.description)
         await self.outbox.settle(transmission, _OUTCOMES[status.verdict], reason=status.description)
-
-    # Methods for messages whose result is unknown.
 
     async def _resolve(self, intent: Intent) -> None:
         """Query the result of the message that `intent` describes, because the modem may still have

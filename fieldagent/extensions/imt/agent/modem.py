@@ -159,8 +159,6 @@ class ImtModem:
     _writing: trio.Lock = field(default_factory=trio.Lock)
     """Held while one line is written."""
 
-    # Methods for the modem's reports.
-
     async def listen(self) -> NoReturn:
         """Pass on answers and process reports from the port until it fails. Raises ImtReset,
         PortLost.
@@ -263,8 +261,6 @@ class ImtModem:
         else:
             self.mail.add_message(message)
 
-    # Methods that send requests to the modem.
-
     async def request_answer(self, request: bytes, *, again: bool = True) -> jspr.JsprLine:
         """Send a request and return the answer. If `again` is True, a request that noise made
         unreadable is sent again once.
@@ -299,8 +295,6 @@ class ImtModem:
     async def _write(self, line: bytes) -> None:
         async with self._writing:
             await self.port.write(line)
-
-    # Methods that set up the modem.
 
     async def start(self) -> None:
         """Set up the modem as far as necessary. Raises ImtSilent, PortLost."""
@@ -405,8 +399,6 @@ class ImtModem:
         self.facts.topic = messages.find_topic(messages.list_provisioned(line), self.topic_name)
         if self.facts.topic is not None:
             self.link.facts["topic"] = f"{self.facts.topic.name} ({self.facts.topic.id})"
-
-    # Methods for messages.
 
     async def offer_message(self, outgoing: Outgoing) -> MoStatus | None:
         """Offer a message to the modem. Return None if the modem has accepted it and given it a

@@ -248,9 +248,6 @@ class _Refused(Exception):
         )
 
 
-# Functions for MO messages.
-
-
 class _Webhook:
     """HTTP route to which Cloudloop delivers MO messages. The secret at the end of the path
     authenticates Cloudloop.
@@ -405,9 +402,6 @@ class _Fetch:
                 await self._book.record_state(each.id, state, is_final=state == DELIVERY_DONE)
         if refused is not None:
             raise refused
-
-
-# Description of Cloudloop as a satellite operator.
 
 
 def _get_secrets(value: str) -> tuple[str, ...]:

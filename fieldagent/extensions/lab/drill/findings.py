@@ -129,9 +129,6 @@ def _convert_to_drill_time(moment: Any) -> float | None:
     return None if moment is None else float(moment) - START
 
 
-# Checks of the program's guarantees.
-
-
 def _check(kit: Kit, journal: sqlite3.Connection, hub: sqlite3.Connection) -> None:
     kit_statuses = dict(journal.execute("SELECT sequence, status FROM package"))
     at_hub = Counter(

@@ -132,8 +132,6 @@ class Kit:
         """
         return self.conditions[name].away
 
-    # Simulated outages.
-
     async def run_sky_outages(self) -> NoReturn:
         """Remove and restore the modem's satellite network according to the plan."""
 
@@ -162,8 +160,6 @@ class Kit:
         """Cut the link to the hub for both sides, if there is a link."""
         if self.wire is not None:
             self.wire.cut_connection()
-
-    # The agent.
 
     def read_settings(self) -> Settings:
         """Return the settings that follow from the plan. Raises InvalidSettings if the plan
@@ -237,8 +233,6 @@ class Kit:
                 await trio.sleep_forever()
             finally:
                 self.record.faults += list_faults(agent.supervisor)
-
-    # The users.
 
     async def act_until(self, until: float) -> None:
         """Let the users write, send positions and raise SOS calls until the time `until` on trio's

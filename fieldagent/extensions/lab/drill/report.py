@@ -71,9 +71,6 @@ def compute_percentile(values: Sequence[float], share: int) -> float:
     return ordered[max(0, -(-len(ordered) * share // 100) - 1)]
 
 
-# Figures that the report compares.
-
-
 def _list_durations(
     calls: Sequence[CallForHelp], of: Callable[[CallForHelp], float | None]
 ) -> list[float]:
@@ -244,9 +241,6 @@ def _format_unposted(findings: Findings) -> list[str]:
         for kit, count in findings.unposted.items()
     ]
     return ["## Not written\n", "\n".join(rows) + "\n"] if rows else []
-
-
-# Budget of credits.
 
 
 def compute_budget(runs: Sequence[DrillRun]) -> dict[str, dict[str, float]]:

@@ -139,8 +139,6 @@ class World:
             air.fades = BurstLosses(plan.fades.lost, plan.fades.lasting, self._make_chance())
         return air
 
-    # Replacements for clocks and random numbers in the agent and the hub.
-
     def time(self) -> float:
         """Return the simulated Unix time. This method replaces `time.time`."""
         return START + trio.current_time()
@@ -203,8 +201,6 @@ class World:
         device = await find_device(kit.token)
         await links.serve(device, kit.token, "", wire.ends[1])  # type: ignore[arg-type]
 
-    # Methods for the hub.
-
     async def _run_hub(self) -> NoReturn:
         while True:
             while self.away.away:
@@ -254,8 +250,6 @@ class World:
             device, kit.token = directory.add_device(db, workspace, member, new, now=START)
             assert (member, device) == (kit.number, kit.number)
         self.desk.add_dispatchers(db, workspace, START)
-
-    # Methods for the course of the drill.
 
     async def run(self) -> None:
         """Run the plan from an empty database to its end. The run uses trio's clock. The caller

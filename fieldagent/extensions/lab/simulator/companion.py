@@ -399,7 +399,7 @@ class SimulatedCompanion(LoraBoard):
         if awaited is None:
             return
         if awaited.to in self.contacts:
-            # The packet arrived directly, so the path back is direct too.
+            # The acknowledgement arrived directly, so the path to the contact is direct too.
             self.contacts[awaited.to] = self.contacts[awaited.to]._replace(path_length=0)
         took = round((now - awaited.since) * 1000)
         self._send_to_host(CompanionMessage.ACK, payload[:4] + struct.pack("<I", took))

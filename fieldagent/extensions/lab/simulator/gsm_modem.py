@@ -133,8 +133,6 @@ class SimulatedGsmModem:
         """Return the reference of the last message that was sent."""
         return len(self.sent_to) % 256
 
-    # The serial line.
-
     def receive_data(self, data: bytes) -> None:
         """Process the host's bytes, which are commands or the PDU at a prompt. A deaf modem
         discards all bytes.
@@ -195,8 +193,6 @@ class SimulatedGsmModem:
     def _send_to_host(self, *lines: str) -> None:
         for line in lines:
             self._output += f"\r\n{line}\r\n".encode("ascii")
-
-    # Commands.
 
     def _run_command(self, command: str) -> None:
         if command in ("ATE0", "ATE1"):
@@ -309,8 +305,6 @@ class SimulatedGsmModem:
             self._output += each.pdu.hex().upper().encode() + b"\r\n"
             each.read = True
         self._send_to_host("OK")
-
-    # Sending and receiving.
 
     def _send(self, text: bytes, expected: int) -> None:
         try:

@@ -152,8 +152,6 @@ class SimulatedImtModem:
             {"image_type": "production", "boot_source": "primary", "version": version},
         )
 
-    # The serial line.
-
     def receive_data(self, data: bytes) -> None:
         """Process the bytes of the host."""
         if self.faults.deaf:
@@ -208,12 +206,11 @@ class SimulatedImtModem:
             try:
                 _SET[target](self, body)
             except (KeyError, TypeError, ValueError):
-                # A member is missing or has a wrong type.
+                # A member is missing or has a wrong type, which the real modem also answers with
+                # 407.
                 self._send_to_host(407, target, {})
         else:
             self._send_to_host(404, target, {})
-
-    # State of the modem.
 
     def _set_version(self, body: Mapping[str, Any]) -> None:
         wanted_version = body["active_version"]
@@ -243,8 +240,6 @@ class SimulatedImtModem:
     def _send_activity(self) -> None:
         if self.since_boot.tells_activity:
             self._send_report("messageActivityStatus", _make_activity_report(self))
-
-    # Methods for messages from the host.
 
     def _begin_message(self, body: Mapping[str, Any]) -> None:
         topic, size = body["topic_id"], body["message_length"]
@@ -329,8 +324,6 @@ class SimulatedImtModem:
                 "messageOriginateStatus", {**_make_key_members(mo), "final_mo_status": word}
             )
         self._send_activity()
-
-    # Methods for events.
 
     @property
     def has_transit(self) -> bool:

@@ -38,7 +38,8 @@ class LoraAir(SharedAir):
         ends.
         """
         takes = compute_air_time(self.radios[station], len(packet))
-        # The shared channel has one bit rate. On this channel, each packet has its own rate.
+        # Each board has its own bit rate, but the shared channel has only one. So give the whole
+        # airtime as the preamble.
         self.preamble, self.bitrate = takes, inf
         return super().transmit(now, station, packet)
 

@@ -156,7 +156,7 @@ class Nodes:
                         nursery.start_soon(self._listen, socket, line)
                         nursery.start_soon(self._write_output, socket, line)
                         task_status.started()
-            # Report only the first start.
+            # trio accepts only one report of the start, and this was the first.
             task_status = trio.TASK_STATUS_IGNORED
 
     async def _serve(

@@ -121,7 +121,7 @@ class PtyPort:
             await self._plugged.wait()
             with trio.CancelScope() as self._unplugged:
                 await self._serve(task_status)
-            # Report only the first start.
+            # trio accepts only one report of the start, and this was the first.
             task_status = trio.TASK_STATUS_IGNORED
             self.modem.start_brown_out()
 

@@ -170,7 +170,8 @@ def _read(command: AtCommand) -> AtAnswer:
 
 def _answer_status(command: AtCommand) -> AtAnswer:
     state, volatile = command.state, command.state.volatile
-    # The MTMSN of the session that delivered the message. The state contains the next number.
+    # Report the MTMSN of the session that delivered the message. The state contains the next
+    # number, so subtract one.
     mtmsn = (state.mtmsn - 1) % sbd.MOMSN_MODULUS if volatile.mt_flag else -1
     columns = [int(volatile.mo_flag), state.momsn, int(volatile.mt_flag), mtmsn]
     extended = command.match[1]

@@ -50,8 +50,6 @@ class SimulatedModem:
         self._expected = 0
         """Number of bytes of the payload and its checksum for which +SBDWB still waits."""
 
-    # The serial line.
-
     def receive_data(self, data: bytes) -> None:
         """Process the host's bytes, which are commands or the payload of +SBDWB. During a session,
         or if the modem is deaf, all bytes are discarded.
@@ -128,8 +126,6 @@ class SimulatedModem:
                 self._output += f"\r\n{line}\r\n".encode("ascii")
             elif not volatile.quiet:
                 self._output += f"{_RESULTS[line]}\r".encode("ascii")
-
-    # Methods for events.
 
     def finish_session(self) -> None:
         """Exchange messages with the gateway and report the result. If there is no session, do

@@ -93,7 +93,8 @@ class CommandAdmission:
         name = f"{MARK}{sender} {key or secrets.token_hex(8)}"
         earlier = outbound.find_by_idempotency_key(self._journal, name)
         if earlier is not None:
-            # The cost and the channels were decided when the Package arrived first.
+            # The cost and the channels were decided when the Package arrived first, so use the same
+            # channels again.
             with suppress(DamagedPackage):
                 if (
                     kept_package := outbound.read_kept_package(self._journal, earlier.sequence)
@@ -119,7 +120,8 @@ class CommandAdmission:
         refusals = {
             "to": package.to,
             "from": package.author,
-            # This key could replace other programs' Packages.
+            # A sender that is not listed must not use this key, which could replace other programs'
+            # Packages.
             "collapseKey": package.collapse_key,
         }
         for member, value in refusals.items():

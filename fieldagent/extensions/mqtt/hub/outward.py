@@ -92,8 +92,6 @@ class HubReporter:
             with waits.move_on_after(again - REST_S):
                 await waits.wait_for_either(any_write, announced)
 
-    # Methods that publish incidents.
-
     async def _publish_incidents(self, session: MqttSession) -> float:
         """Publish events of incidents. Return the seconds until an incident must be published
         again.
@@ -146,8 +144,6 @@ class HubReporter:
         soonest = min((alarm.due_at for alarm in self._alarms.values()), default=float("inf"))
         return min(TURN_MAX_S, soonest - self._host.clock())
 
-    # Methods that publish items.
-
     async def _publish_items(self, session: MqttSession, until: float) -> bool:
         """Publish new items until the time `until`. Return True if there may be more."""
         try:
@@ -195,8 +191,6 @@ class HubReporter:
             document = {"id": route_news.request_id, "reached": route_news.steps}
             await session.publish(route_news.topic, encode_compact(document))
             await persist(store, partial(records.store_step_count, steps=route_news))
-
-    # Methods that publish retained documents.
 
     async def _publish_kits(self, session: MqttSession) -> None:
         now = self._host.clock()

@@ -37,9 +37,6 @@ REPEAT_WINDOW_S = 3_600.0
 OPEN_MAX = 200
 
 
-# Items to the broker.
-
-
 def read_last_event(db: Db) -> int:
     """Return the id of the last incident event that was published."""
     ((number,),) = db.execute("SELECT happened FROM bridge WHERE name = ?", NAME)
@@ -193,9 +190,6 @@ def list_deleted_kits(db: Db, workspace: int) -> list[int]:
         id_ for (id_,) in db.execute("SELECT id FROM device WHERE workspace = ?", workspace)
     }
     return sorted(numbers - device_ids, reverse=True)[:KITS_MAX]
-
-
-# Commands from the broker.
 
 
 class StoredCommand(NamedTuple):

@@ -170,8 +170,6 @@ class SmsCarrier:
         self._strangers = 0
         self._show()
 
-    # Methods that choose the bearer.
-
     async def return_frames_on_link(self) -> NoReturn:
         """When the IP link works, return the frames on their way to the queue, even if the modem is
         not available.
@@ -224,8 +222,6 @@ class SmsCarrier:
         """
         others = transmission.is_sos_of_others
         return self._is_affordable(urgent=transmission.urgent, is_halved=others)
-
-    # Methods that use an opened modem.
 
     async def work(self, modem: SmsModem) -> NoReturn:
         """Serve one opened modem until it fails: receive SMS, and send waiting items while there is
@@ -414,8 +410,6 @@ class SmsCarrier:
         if not modem.arrived:
             await wait_for_first(max(0.0, min(moments) - now), self._seat.progress, *events)
 
-    # Methods that receive.
-
     async def _read_stored_messages(self, modem: SmsModem) -> None:
         # Some modems do not report the arrival of an SMS.
         check_interval = CHECK_INTERVAL_S if self._seat.turn.linked else modem.look_soon
@@ -494,8 +488,6 @@ class SmsCarrier:
             await self._seat.reception.receive(frame.envelope)
             if frame.tag not in self._owed_acks and not self._seat.turn.linked:
                 self._owed_acks.append(frame.tag)
-
-    # Methods that show the state to people.
 
     def show_absence(self, error: BaseException) -> None:
         """Show on the link why the carrier cannot send SMS. Log the reason if it is new. The state

@@ -34,9 +34,6 @@ PEOPLE_MAX = 500
 SERVER = "the TAK server"
 
 
-# Users and their positions.
-
-
 class KitUser(NamedTuple):
     """A user with a kit, and the last position of the kit."""
 
@@ -144,9 +141,6 @@ def record_return(db: Db, workspace: int, uid: str, now: float) -> None:
         " AND person IN (SELECT member FROM tak_person WHERE workspace = ?)",
         *(now, uid, workspace),
     )
-
-
-# Events to the server.
 
 
 class NewItem(NamedTuple):
@@ -265,7 +259,8 @@ def record_tick(
     the message is from the hub.
     """
     rows = db.execute(
-        # The receipt may arrive before the server confirms the message.
+        # Accept the state `waiting` too, because the receipt may arrive before the server confirms
+        # the message.
         "SELECT tak_event.id, item, person, state, member.name FROM tak_event JOIN tak_person"
         " ON tak_person.member = person JOIN member ON member.id = person"
         " WHERE inward = 0 AND message_id = ? AND workspace = ?"
@@ -309,9 +304,6 @@ def _has_kit(db: Db, person: int) -> bool:
 def _has_come(db: Db, item: int, person: int) -> bool:
     stages = "SELECT 1 FROM reached WHERE item = ? AND member = ? AND rung IN (?, ?)"
     return bool(db.execute(stages, item, person, int(Stage.STORED), int(Stage.READ)))
-
-
-# Events from the server.
 
 
 def record_event(
@@ -397,9 +389,6 @@ def record_receipt_sent(db: Db, pending: PendingReceipt) -> None:
         "UPDATE tak_event SET state = ? WHERE id = ? AND state = ?",
         *("read" if pending.read else "delivered", pending.id, pending.state),
     )
-
-
-# Incidents.
 
 
 class OpenAlert(NamedTuple):

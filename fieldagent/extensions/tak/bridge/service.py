@@ -156,8 +156,6 @@ class _Bridge:
                 with waits.move_on_after(soonest - REST_S):
                     await waits.wait_for_either(any_write, has_ended)
 
-    # Events to the server.
-
     async def _queue_items(self, follower: Follower) -> bool:
         """Enter new items for the server. Return True if there may be more."""
         store, now = self._host.store, self._host.clock()
@@ -312,8 +310,6 @@ class _Bridge:
         self._connection_done.set()
         self._connection_done = trio.Event()
 
-    # Connections to the server.
-
     async def _run_connection(self, member: int, link: UserLink) -> None:
         """Keep a user's connection until it is no longer needed."""
         tries = 0
@@ -353,8 +349,6 @@ class _Bridge:
         if reason != self._logged_reason:
             log.warning("the TAK server: %s", reason)
         self._logged_reason = reason
-
-    # Events from the server.
 
     def _filter_event(self, member: int, link: UserLink, kind: str, raw: bytes) -> None:
         """Drop an unwanted event before the hub stores any of it. Queue all other events."""

@@ -152,8 +152,6 @@ class TakLan(PartService):
                 log.info("TAK: phones see received items at %s", self._address)
                 await self._send_regularly(speaking)
 
-    # Methods that send.
-
     async def _send_regularly(self, send_socket: trio.socket.SocketType) -> NoReturn:
         while True:
             now = self._journal.clock.date(self._journal.clock.now())
@@ -222,8 +220,6 @@ class TakLan(PartService):
                 events.append(outward.make_alert(alert, users, now, is_over=True))
                 self._ended_alerts[uid] = (alert, times + 1)
         return events
-
-    # Methods that receive.
 
     async def _receive_events(
         self, receive_socket: trio.socket.SocketType, send_socket: trio.socket.SocketType

@@ -204,7 +204,8 @@ class Exchange:
         if not self._is_speaker(guest, event):
             self._note(ItemResult.REFUSED)
         elif event.type == tak.CANCEL and event.uid.startswith(records.PREFIX):
-            # The user's own session repeats the alert, so phones need not know of the cancel.
+            # Send the cancel only to the user whose alert it is. The user's session repeats the
+            # alert, so phones need not know of the cancel.
             uid = event.uid.removesuffix(tak.ALERT_SUFFIX)
             self._send_to_users(event.type, raw, [each for each in self._guests if each.uid == uid])
         else:
@@ -280,8 +281,6 @@ class Exchange:
     def _send_to_phones(self, guest: TakGuest, kind: str, raw: bytes, unit: str = "") -> None:
         if not guest.send_event(kind, raw, unit):
             self._note(ItemResult.LIMITED)
-
-    # Kept map objects and messages.
 
     def _store_event(self, event: CotEvent, raw: bytes, unit: str, now: float) -> None:
         until = now + min((event.stale - event.time).total_seconds(), LASTS_MAX)

@@ -119,7 +119,8 @@ class _Phone:
             with trio.move_on_after(SEND_TIMEOUT_S) as patience:
                 await self._stream.send_all(data)
             if patience.cancelled_caught:
-                # A partial event would corrupt the next event.
+                # A part of an event may have been sent, which would corrupt the next event. So end
+                # the connection.
                 raise TooSlow
             self._sent = last_number
 

@@ -309,9 +309,6 @@ def _format_serial(stream: trio.SSLStream[trio.SocketStream]) -> str:
     return f"{int(proven['serialNumber'], 16):x}"
 
 
-# Sessions of the bridge at the server.
-
-
 @asynccontextmanager
 async def _open_user_session(
     exchange: Exchange, clock: Callable[[], float], unit: TakUnit
