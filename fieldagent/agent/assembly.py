@@ -87,7 +87,7 @@ class Parts:
     incidents. The first key makes proofs."""
     incident_status: Callable[[], dict[str, Any]]
     price: Price | None = None
-    """Price of a credit."""
+    """Price of a satellite credit. None if the settings contain no price."""
 
 
 def assemble(settings: Settings, journal: Journal, emit: Callable[[str], None]) -> Parts:

@@ -23,7 +23,7 @@ class BearerOutbox(Outbox, Protocol):
     """An outbox that also records transmissions that cost money."""
 
     def get_packages(self, transmission: Transmission) -> Sequence[int]:
-        """Return the Packages of a transmission that is in flight."""
+        """Return the sequences of the Packages in a transmission that has not been settled yet."""
 
     async def record_sms(self, packages: Sequence[int]) -> None:
         """Record that an SMS with these Packages left, or may have left."""

@@ -120,5 +120,5 @@ def find_enabled_parts(settings: Mapping[str, Any]) -> dict[str, KitPart]:
 
 
 def list_part_keys() -> list[Key]:
-    """Return the settings keys of all parts."""
+    """Return the keys with which settings files can configure the parts of all extensions."""
     return [key for part in get_kit_parts().values() for key in part.keys]

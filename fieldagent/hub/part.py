@@ -34,7 +34,7 @@ class PartHost:
 
 
 class KitPosition(NamedTuple):
-    """Position of a kit or a tracker."""
+    """Position of a kit or a tracker, with the member to whom the kit or tracker belongs."""
 
     device: int
     workspace: int

@@ -401,7 +401,7 @@ ROUTING = {
 
 
 SOS_WITHOUT_TEXT = "SOS"
-"""Text of an SOS without a text."""
+"""Text of an SOS whose sender has written no text."""
 
 
 def parse_package(body: bytes, faults_out: list[Fault] | None = None) -> Package:

@@ -25,7 +25,7 @@ ZOOM_OF_SERVERS = 19
 
 class TileServer(NamedTuple):
     address: str
-    """Address with {z}, {x} and {y}."""
+    """URL of a tile, with the placeholders {z}, {x} and {y}."""
     attribution: str
 
     def origin(self) -> str:

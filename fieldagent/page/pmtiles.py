@@ -20,7 +20,7 @@ COMPRESSION_NAMES = {0: "unknown", NO_COMPRESSION: "none", GZIP: "gzip", 3: "bro
 VECTOR, PICTURES = 1, (2, 3, 4)
 """Types of tiles. VECTOR is MVT; PICTURES are PNG, JPEG and WebP."""
 PARTS_PER_DEGREE = 10_000_000
-"""Parts of a degree in the header."""
+"""Number of units in a degree, in which the header stores positions."""
 PLAIN_BYTES, ENTRIES = 4_000_000, 200_000
 """Maximum number of unpacked bytes of a directory or the metadata, and of entries in a
 directory."""
@@ -47,9 +47,9 @@ class Header(NamedTuple):
     leaf_span: ByteSpan
     tiles: ByteSpan
     metadata_compression: int
-    """Compression of directories and metadata."""
+    """Compression of the directories and the metadata, a key of `COMPRESSION_NAMES`."""
     tile_compression: int
-    """Compression of tiles."""
+    """Compression of the tiles, a key of `COMPRESSION_NAMES`."""
     tile_type: int
     lowest: int
     highest: int

@@ -32,7 +32,7 @@ class VersionHeader(NamedTuple):
     """Versions in the header of a database file."""
 
     version: int
-    """Version to use."""
+    """Version of the tables, which follows from the two values in the header."""
     user_version: int
     """Value of `user_version`."""
     is_contradictory: bool

@@ -14,7 +14,7 @@ from types import TracebackType
 from fieldagent.system.terminal import escape_line
 
 BAR = 30
-"""Characters of the bar."""
+"""Width of the bar in characters."""
 LINE_EVERY_S = 10.0
 """Seconds between two lines if standard error is not a terminal."""
 DRAW_INTERVAL_S = 0.1

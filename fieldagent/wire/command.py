@@ -52,7 +52,7 @@ class Verb(NamedTuple):
     number: int
     name: str
     argument_form: str
-    """Arguments of the verb, in the form for people."""
+    """Form of the verb's arguments, for people."""
     description: str
     read: Callable[[Sequence[str]], tuple[Argument, ...]]
     """Parser of the words that a person has written, which returns the arguments. Raises
@@ -330,7 +330,7 @@ VERBS = (
         _count_words,
     ),
 )
-"""All verbs."""
+"""All verbs that the hub can send to a kit."""
 VERB_BY_NAME = {verb.name: verb for verb in VERBS}
 VERB_BY_NUMBER = {verb.number: verb for verb in VERBS}
 

@@ -36,7 +36,7 @@ WITHOUT_NODES_NONCE = 69420
 only the other nodes."""
 ONLY_NODES_NONCE = 69421
 DEFAULT_KEY = bytes.fromhex("d4f1bb3a20290759f0bcffabcf4e6901")
-"""The public default key."""
+"""Default key of a channel, which is public."""
 MQTT_TRANSPORT = 5
 """Value of `MeshPacket.transport` for a packet that arrived over the Internet."""
 

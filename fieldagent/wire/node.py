@@ -103,7 +103,7 @@ class NodeStatus:
     """Message from the node with its condition. None means unknown."""
 
     signal: int | None = None
-    """Bars, 0 to 5."""
+    """Signal bars, 0 to 5."""
     millivolts: int | None = None
     battery: int | None = None
     """Battery charge in per cent."""

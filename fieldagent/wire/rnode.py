@@ -19,11 +19,11 @@ PACKET_BYTES = 254
 HEADER_BYTES = 1
 """Bytes that the firmware adds before each segment."""
 OFF, STATE_ON, STATE_ASK = b"\x00", b"\x01", b"\xff"
-"""Values of STATE."""
+"""Contents of the command STATE: off, on, and a query of the state."""
 DETECT, DETECTED = b"\x73", b"\x46"
 LEAVE_COMMAND = b"\xff"
 HUNDRED_PER_CENT = 10_000
-"""100 per cent, in hundredths of a per cent."""
+"""Value that means 100 per cent, because the unit is a hundredth of a per cent."""
 FREQUENCY_TOLERANCE_HZ = 100
 """Tolerance in Hz of a frequency that is read back, because the chips tune in steps."""
 OLDEST_FIRMWARE = (1, 52)

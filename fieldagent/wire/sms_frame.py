@@ -79,7 +79,7 @@ class SmsFrame:
     acknowledged: tuple[bytes, ...] = ()
     """Tags of the frames whose envelopes the sender of this frame has on disk."""
     tag: bytes = b""
-    """Tag of a received frame."""
+    """Tag of a received frame. Empty in a frame that this end makes."""
 
     def make_plain(self) -> bytes:
         """Return the bytes that the tag covers. Raises LocalProtocolError if the name does not have

@@ -22,7 +22,7 @@ from fieldagent.wire.arithmetic_code import Coder
 from fieldagent.wire.errors import RemoteProtocolError
 
 CONTEXT_SYMBOLS_MAX = 6
-"""Maximum symbols of a context."""
+"""Maximum number of earlier symbols from which a table predicts the next symbol."""
 WEIGHTS = tuple(max(1, (1 << 12) * 2**level // 3**level) for level in range(16))
 """Weights of the levels in the table. Each weight is two thirds of the previous one."""
 DIGITS = "0123456789"

@@ -24,7 +24,8 @@ from fieldagent.package.package import Status
 WAITING = "waiting"
 STATES = (WAITING, *Status)
 SEARCHED_PACKAGES_MAX = 10_000
-"""Maximum number of Packages that are searched for one page."""
+"""Maximum number of Packages that one request examines to fill a page. A rare state or kind may
+need several requests."""
 
 
 async def list_page(

@@ -112,7 +112,7 @@ class AirPace:
     packets_without_result: int = 0
     """Number of consecutive packets for which the radio reported no result."""
     _last_turn: AirTurn = field(default_factory=AirTurn)
-    """AirTurn of the last packet."""
+    """Facts from the last received packet: further fragments, and stations in range."""
     _heard_at: float = -inf
     _met_at: float = -inf
     """Time when a known station was last heard."""

@@ -52,7 +52,7 @@ class FlightRecorder:
         self.record_event(f"opened {path} at {baud}")
 
     def record_sent(self, data: bytes) -> None:
-        """Record bytes that the host has sent."""
+        """Add bytes from the host to the device to the trace, with the present time."""
         self._record(SENT, data)
 
     def record_received(self, data: bytes) -> None:

@@ -32,7 +32,7 @@ class GpioLine:
         self._line = _REQUEST.unpack(request)[-1]
 
     def set_high(self) -> None:
-        """Set the line high. Raises OSError."""
+        """Set the output to high. Raises OSError if the driver of the chip refuses."""
         ioctl(self._line, SET_VALUES, _VALUES.pack(1, 1))
 
     def close(self) -> None:

@@ -15,7 +15,7 @@ from fieldagent.wire.credit import FREE_TARIFF
 from fieldagent.wire.link import BODY_BYTES
 
 IP_MESSAGE_LIMITS = MessageLimits(BODY_BYTES, 4_096, FREE_TARIFF)
-"""Message limits of the IP link."""
+"""Message limits of the IP link, whose messages are free."""
 
 
 @dataclass(slots=True)

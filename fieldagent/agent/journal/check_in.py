@@ -19,7 +19,7 @@ class CheckInRequest(NamedTuple):
     within_s: int | None
     at: float
     confirmed: float | None
-    """Time when the hub confirmed the request."""
+    """Unix time when the hub confirmed the request. None if the hub has not confirmed it."""
     heard: float | None
     """Time when this kit last sent anything to the hub."""
 

@@ -94,7 +94,7 @@ def forget_kept(*, end_time: float) -> Operation[None]:
 
 
 def has_confirmed(db: sqlite3.Connection, station: int, sequence: int) -> bool:
-    """Return True if the station has confirmed the Package."""
+    """Return True if the station has confirmed the Package `sequence` by radio."""
     rows = db.execute("SELECT 1 FROM receipt WHERE sequence = ? AND by = ?", (sequence, -station))
     return rows.fetchone() is not None
 

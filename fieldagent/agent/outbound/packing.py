@@ -236,8 +236,8 @@ class Packing:
         """Return the next transmission, of at most `capacity` bytes, or None. Mark its Packages as
         in flight.
 
-        The credits that are kept for an SOS must not pay for other entries. So these entries stay
-        within `ordinary_bytes` bytes, or within the unused bytes of the SOS's last credit.
+        Entries other than an SOS fill at most `ordinary_bytes` bytes, or the rest of a credit that
+        an SOS has begun. So credits that are kept for an SOS never pay for them.
         """
         repeat = piggyback.find_next_repeat(is_busy=self._is_busy(now))
         if repeat is not None:

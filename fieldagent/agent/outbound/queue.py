@@ -21,7 +21,7 @@ from fieldagent.agent.outbound.lazy_heap import SweptHeap
 from fieldagent.system.lazy_dataclass import dataclass
 
 Timer = tuple[float, int]
-"""A time and its key."""
+"""Time when an entry becomes due, and the entry's key."""
 
 
 class Timers:

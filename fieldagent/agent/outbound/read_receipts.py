@@ -62,7 +62,7 @@ class ReadReceiptKey(NamedTuple):
     station: int
     number: int
     digest: bytes
-    """Digest of the receipt itself."""
+    """Digest of the receipt's entry, which distinguishes receipts for the same item."""
 
 
 @dataclass(slots=True)
@@ -165,7 +165,9 @@ class Readings:
             self._own_receipts[key] = each, own_receipt
 
     def find_answered(self, station: int, answer: Entry) -> PendingStationStage | None:
-        """Return our receipt that `station` answers with `answer`, or None if there is none."""
+        """Return the kit's own receipt that a received answer confirms, or None if the kit did not
+        send such a receipt.
+        """
         own_receipt = self._own_receipts.get(_make_answer_key(station, answer))
         return None if own_receipt is None else own_receipt[0]
 

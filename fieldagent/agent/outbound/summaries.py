@@ -289,7 +289,9 @@ class Summaries:
         return station_summary.is_asking() and not station_summary.is_asked_by_other
 
     def mark_sent(self, station: int, now: float) -> None:
-        """Record that the summary of `station` was sent."""
+        """Record that this kit has sent the summary of the items of `station`, so that no other
+        summary of them is due soon.
+        """
         summary = self._get_summary(station)
         summary.is_told_by_other = summary.is_asked_by_other = True
         summary.changed = False

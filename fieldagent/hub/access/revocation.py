@@ -60,7 +60,7 @@ def find_revocation(db: Db, device: int) -> float | None:
 
 
 def find_revoked(db: Db, devices: Collection[int]) -> set[int]:
-    """Return the revoked devices among `devices`."""
+    """Return those of `devices` that are revoked."""
     which, numbers = make_membership(db, devices)
     rows = db.execute(f"SELECT id FROM device WHERE id {which} AND revoked IS NOT NULL", *numbers)
     return {device for (device,) in rows}

@@ -40,7 +40,7 @@ def begin_session(db: Db, member: int, workspace: int, now: float) -> str:
 
 
 def end_session(db: Db, token: str) -> None:
-    """End the session with this token, if there is one."""
+    """Sign out of the session with this token. A token without a session is ignored."""
     db.execute(
         "DELETE FROM credential WHERE kind = 'session' AND lookup = ?",
         secret.hash_for_lookup(token),

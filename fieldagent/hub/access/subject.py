@@ -43,7 +43,7 @@ class Subject:
 
 
 def list_devices(db: Db, subject: Subject) -> list[int]:
-    """Return the ids of the subject's devices."""
+    """Return the ids of the devices whose data belongs to the subject."""
     return [device for (device,) in db.execute(subject.devices)]
 
 

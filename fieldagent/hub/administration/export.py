@@ -63,7 +63,7 @@ def list_item_numbers(db: Db, subject: Subject, after: int) -> tuple[list[int], 
 
 
 def count_items(db: Db, subject: Subject) -> int:
-    """Return the number of the subject's items."""
+    """Return the number of items that an export of the subject contains."""
     condition, parameters = subject.items
     ((count,),) = db.execute(f"SELECT count(*) FROM item WHERE {condition}", *parameters)
     return int(count)

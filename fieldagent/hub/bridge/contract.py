@@ -50,7 +50,7 @@ class BridgeKind:
     title: str
     """Name that people see, and name in the log."""
     keys: tuple[Key, ...]
-    """Settings of the bridge."""
+    """Keys with which the hub's settings file configures the bridge."""
     work: Callable[[BridgeHost], Callable[[], Awaitable[None]] | None]
     """Returns a function that runs the bridge until it is cancelled, or None if the bridge is not
     configured."""

@@ -144,7 +144,7 @@ class ContactKind:
     """True if recipients open the desk, where they are signed in, so that they need no link to
     answer."""
     keys: tuple[Key, ...] = ()
-    """Settings of the kind."""
+    """Keys with which the hub's settings file configures this kind of contact."""
     examples: Mapping[str, str] = field(default_factory=dict)
     """Example values in the first settings file, for settings without a default. A secret has no
     example."""

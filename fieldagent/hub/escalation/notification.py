@@ -107,7 +107,7 @@ _SELECT_DUE = (
 
 
 class _DueRow(NamedTuple):
-    """A row of `_SELECT_DUE`."""
+    """A message that must be sent to a contact now, as `_SELECT_DUE` returns it."""
 
     id: int
     sos: int

@@ -75,7 +75,9 @@ class ContactSenders:
         return kind.is_answered(self.host)
 
     async def send_notice(self, kind: str, address: str, notice: Notice) -> HandoverResult:
-        """Send a notice with the sender of its kind, and return the result."""
+        """Send a notice to `address` through the service for contacts of `kind`. Return the result
+        of the attempt.
+        """
         send = self._senders.get(kind)
         if send is None:
             return HandoverResult(HandoverOutcome.FAILED, describe_missing_kind(kind))

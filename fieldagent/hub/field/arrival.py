@@ -45,7 +45,9 @@ class KitMessage:
 
 
 def mark_arrived(db: Db, entry: Entry, brought: KitMessage) -> bool:
-    """Record the arrival of an entry. Return True if the entry is new."""
+    """Record an entry under its device, number and content. Return False if the same entry arrived
+    before.
+    """
     return bool(
         db.execute(
             f"INSERT INTO arrived (device, {UNAUTHENTICATED_COLUMN}, sequence, digest, at, sos)"

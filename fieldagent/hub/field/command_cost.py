@@ -22,7 +22,7 @@ class CommandCost(NamedTuple):
     is_reachable: bool
     """True if the device has a satellite modem at this hub."""
     bytes_down: int
-    """Bytes of the command."""
+    """Size in bytes of the message that brings the command to the kit."""
     bytes_up: int
     """Largest number of bytes of the answer. For some verbs, this is an estimate."""
     credits: int

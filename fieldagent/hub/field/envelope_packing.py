@@ -81,7 +81,7 @@ class Load:
     items: list[int] = field(default_factory=list)
     receipts: list[int] = field(default_factory=list)
     commands: list[int] = field(default_factory=list)
-    """Numbers of the commands."""
+    """Numbers of the commands that the envelope contains."""
     introduced: list[tuple[int, bytes]] = field(default_factory=list)
     parcels: list[tuple[int, int]] = field(default_factory=list)
     """Items to relay to other devices, as pairs of item and device."""
@@ -320,7 +320,9 @@ def fill_envelope_for(
     *,
     packed: bool = False,
 ) -> Load:
-    """Fill an envelope for one device; see `fill_envelope`."""
+    """Look up the names that `items` and `receipts` need, and fill an envelope for one device with
+    `fill_envelope`.
+    """
     items, receipts = list(items), list(receipts)
     members = {each.sender for each in items} | {each.member for each in receipts}
     (names,) = list_names(db, [NeededNames(device.id, device.workspace, members)])

@@ -142,7 +142,9 @@ def enter_kit_items(
 
 
 def _record_new(db: Db, keys: Sequence[_Key], now: float) -> set[_Key]:
-    """Record the arrivals that are new, and return their keys."""
+    """Record the arrivals of many items with one statement. Return the keys of items that did not
+    arrive before.
+    """
     rows = [(device, 0, sequence, digest, now, 0) for device, sequence, digest in keys]
     arrivals = insert(
         db, "arrived", _ARRIVAL_COLUMNS, rows, "device, sequence, digest", conflict="DO NOTHING"

@@ -347,7 +347,7 @@ def _enter_sent(
 
 
 def _record_arrival(db: Db, device: int, entry: Entry, at: float, is_doubtful: bool) -> bool:
-    """Record the arrival of an entry. Return True if the entry is new."""
+    """Record an entry that a kit has returned. Return False if the same entry arrived before."""
     columns = ("device", UNAUTHENTICATED_COLUMN, "sequence", "digest", "at", "sos")
     row = (device, int(is_doubtful), entry.sequence, compute_fingerprint(entry), at, int(entry.sos))
     return bool(insert(db, "arrived", columns, [row], "sequence", conflict="DO NOTHING"))

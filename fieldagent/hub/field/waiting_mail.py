@@ -56,7 +56,7 @@ class Mail(NamedTuple):
 
     @property
     def has_sos(self) -> bool:
-        """Return True if an SOS waits."""
+        """Return True if an SOS is among the waiting items."""
         return any(each.entry.sos for each in self.items)
 
     def pack(self, capacity: int, under_way: Iterable[Load]) -> tuple[Load, bool]:

@@ -194,7 +194,7 @@ class OperatorKind:
     description: str
     """Description of the service, for people."""
     keys: tuple[Key, ...]
-    """Settings of the operator."""
+    """Keys with which the hub's settings file configures the operator."""
     caller: Callable[[Own], Operator | None]
     """Returns the object that sends MT messages, or None if the operator is not configured."""
     failures: Mapping[Any, Failure]

@@ -51,7 +51,7 @@ class CommandToSend:
     bearer: str
     """The only bearer that may be used, or empty for any bearer."""
     actor: str
-    """Actor of the command, as in `audit`."""
+    """Person or program that sends the command, in the form of the audit log."""
 
 
 def compute_next_number(db: Db, device: int, now: float) -> int:

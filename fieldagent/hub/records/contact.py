@@ -29,7 +29,7 @@ class Position(NamedTuple):
     at: float
     """Unix time of the position."""
     altitude: float | None = None
-    """Metres."""
+    """Altitude in metres. None if unknown."""
     speed: float | None = None
     """Metres per second over ground."""
     course: float | None = None

@@ -15,7 +15,7 @@ THE_HUB = 0
 """Placeholder for a member id: the hub itself, or a service behind the hub."""
 
 RECEIPT = ("device", "sequence", "member", "at", "urgent", "state", "digest")
-"""Columns of a receipt."""
+"""Columns of the table of receipts that kits must get."""
 
 
 def announce_mail(db: Db, device: int) -> None:

@@ -77,7 +77,7 @@ class Leases:
         self._clock = clock
         self._numbers = count(1)
         self.links = 0
-        """Number of links of this process."""
+        """Number of links that this process serves now."""
         self._consoles: set[int] = set()
         self._ended_links: dict[int, int] = {}
         """Links that have ended but may still be stored as open. Maps the number of a link to its

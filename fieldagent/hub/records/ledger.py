@@ -48,7 +48,7 @@ class Posting:
     sender: int
     item: Item
     time: int
-    """Unix seconds."""
+    """Unix time of the item in seconds."""
     priority: int
     sos: bool = False
     alarm: bool = False
@@ -383,7 +383,9 @@ def _store_all(
 def _get_newest(
     postings: Sequence[tuple[Posting, int | None]], now: float
 ) -> dict[PositionSender, Posting]:
-    """Return the newest position of each sender of positions."""
+    """Return the newest posting of each sender among the positions of which kits need only the
+    newest.
+    """
     tracks: dict[PositionSender, Posting] = {}
     for posting, device in postings:
         if device is not None and _spread_of(posting) is DeliverySpread.NEWEST:

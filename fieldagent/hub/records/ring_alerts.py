@@ -102,7 +102,7 @@ def record_confirmations(db: Db, membership: str, devices: Sequence[Any], now: f
 
 
 def end_ring_alerts(db: Db, device: int) -> None:
-    """End the ring alerts of a device."""
+    """Send no further ring alerts to a device."""
     db.execute("DELETE FROM ring_alert WHERE device = ?", device)
 
 

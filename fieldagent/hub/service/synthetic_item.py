@@ -73,7 +73,7 @@ class ItemStopped(Exception):
 
 @dataclass(slots=True)
 class _Journey:
-    """Progress of one item."""
+    """Progress of one synthetic item on its way through the hub."""
 
     stage: str = "store"
     begun: BegunItem | None = None

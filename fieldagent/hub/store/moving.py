@@ -51,7 +51,7 @@ class DatabaseSide(Protocol):
     """Source or target of a move: a transaction on a database that no other program uses."""
 
     name: str
-    """Name for people."""
+    """Name of the database in messages for people."""
 
     def read_rows(self, table: Table) -> Iterator[Row]:
         """Return all rows of a table, in any order."""
@@ -60,7 +60,7 @@ class DatabaseSide(Protocol):
         """Return the number of rows in a table."""
 
     def fill(self, table: Table, rows: Iterable[Row]) -> None:
-        """Insert the rows into a table."""
+        """Insert copied rows into the empty table `table`."""
 
     def read_next_id(self, table: Table) -> int:
         """Return the id that the next new row of a table gets."""

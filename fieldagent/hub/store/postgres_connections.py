@@ -213,7 +213,7 @@ class Connections:
                 _cut(connection)
 
     def end_all(self) -> None:
-        """End all connections permanently."""
+        """Cut off all connections, and open no new ones."""
         self._has_ended = True
         self.cut_all()
 

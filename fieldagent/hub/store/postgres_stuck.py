@@ -28,7 +28,7 @@ _SELECT_HOLDERS = "SELECT 1 FROM pg_locks WHERE virtualtransaction = ANY (%s) LI
 
 
 class _WaitRow(NamedTuple):
-    """A row of `_SELECT_WAITS`."""
+    """A server process that waits for a lock or an event, as `_SELECT_WAITS` returns it."""
 
     pid: int
     kind: str | None

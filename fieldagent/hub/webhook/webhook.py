@@ -51,7 +51,7 @@ COLUMNS = (
 
 
 def read_webhook(row: Sequence[Any]) -> Webhook:
-    """Return the webhook in a row of `COLUMNS`."""
+    """Return the webhook that a database row contains. The row has the columns of `COLUMNS`."""
     id_, url, secrets, username, password, headers, failing_since, after, batch, steps = row
     return Webhook(
         id_,

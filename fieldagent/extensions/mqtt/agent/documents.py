@@ -65,7 +65,9 @@ def make_position(place: Location) -> dict[str, Any]:
 
 
 def encode_inbound(body: str) -> bytes:
-    """Return the JSON that a hook receives, after an `event_type` for Home Assistant."""
+    """Return the JSON that a hook receives, with the additional first member `event_type` for Home
+    Assistant.
+    """
     event = _make_event_entity(body)
     kind = str(event["type"]).lower()
     if "incident" in event:

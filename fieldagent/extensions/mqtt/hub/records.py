@@ -97,7 +97,7 @@ class ItemDeliverySteps(NamedTuple):
     request_id: str
     steps: list[dict[str, Any]]
     stored: int
-    """Number of the delivery steps."""
+    """Number of delivery steps in the database, including steps that were not published yet."""
 
 
 def list_route_news(db: Db, now: float) -> list[ItemDeliverySteps]:

@@ -59,7 +59,7 @@ COUNTS = ("taken", "repeated", "asked", "own", "limited", "refused", "unreadable
 
 class LanOutcome(NamedTuple):
     became: str
-    """One of `COUNTS`."""
+    """Result of the event, one of `COUNTS`."""
     to: TakUnit | None = None
     why: str = ""
     """Reason that the sender sees, if the message does not use all channels."""
