@@ -29,7 +29,7 @@ class PartHost(NamedTuple):
     incidents: Callable[[], dict[str, Any]]
     """Returns the response to `GET /api/sos`."""
     bearer_bytes: int
-    """Bytes of an item on Cellular that one paid message carries. 0 if Cellular costs nothing."""
+    """Bytes of an item that one paid message of Cellular can carry. 0 if Cellular costs nothing."""
 
 
 class PartService(Protocol):

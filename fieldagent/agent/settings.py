@@ -172,7 +172,7 @@ def _read_token(value: str) -> str:
 
 def _read_interface(value: str) -> str:
     """Parse the name of a network interface. IFNAMSIZ (linux/if.h) allows 15 characters, and the
-    kernel's dev_valid_name defines which ones.
+    kernel's dev_valid_name defines the allowed characters.
     """
     if not re.fullmatch(r"[^\s/:]{1,15}", value) or value in (".", ".."):
         raise WrongProperty(f"must be the name of a network interface such as wwan0, not {value!r}")

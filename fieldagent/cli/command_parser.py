@@ -24,12 +24,12 @@ class CommandParser(argparse.ArgumentParser):
         self.group = ""
         self.row = ("", "")
         self.deeper: Sequence[Sequence[str]] = ()
-        """Words of all commands below this one."""
+        """Words of all commands below the command of this parser."""
         self._mixing = False
         self._negative_number_matcher = re.compile(r"-\d+$|-\d*[.,]\d+$", re.ASCII)
 
     def get_subcommands(self) -> dict[str, CommandParser]:
-        """Return the parser of each command below this one, by its name."""
+        """Return the parsers of the commands below the command of this parser, by name."""
         below: dict[str, CommandParser] = {}
         # argparse has no public list of its arguments. This attribute has been the same since 2.7.
         for action in self._actions:

@@ -74,8 +74,8 @@ class Problem(Exception):
 
 
 def _limit_errors(errors: Sequence[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
-    """Return the first errors, and the number of further ones. If only one error remains, include
-    it instead of the number.
+    """Return the first errors, and the number of further errors. If there is only one further
+    error, include it instead of the number.
     """
     more_count = len(errors) - ERRORS_MAX
     rest = (sentence("and {more} more", more=more_count), "")

@@ -30,9 +30,9 @@ class UnauthenticatedLimit:
     @asynccontextmanager
     async def admit(self, address: str) -> AsyncIterator[PacedVisit]:
         """Charge the source of `address` for the CPU time of the block. The block is cancelled
-        after `seconds`. It is cancelled earlier to make space: then the source with the most
-        connections loses its oldest connection. Raises Problem 429 if the source uses too much
-        processor time.
+        after `seconds`, or earlier to make space for another connection. In that case, the source
+        with the most connections loses its oldest connection. Raises Problem 429 if the source uses
+        too much processor time.
         """
         if self.pace.is_crowded(address):
             raise Problem(429)

@@ -32,7 +32,7 @@ def load_document(
     body: bytes, *, members_max: int = MEMBERS_MAX, parts_max: int = PARTS_MAX
 ) -> Any:
     """Return the value of a body. The limits are parameters, because a few bodies, such as a shape
-    on the map, need higher ones. Raises NotJson if the body is not JSON or exceeds a limit.
+    on the map, need higher limits. Raises NotJson if the body is not JSON or exceeds a limit.
     """
     try:
         text = body.decode()

@@ -19,7 +19,7 @@ SLOT_MAX = SLOT_BYTES - _SLOT_HEAD.size
 
 def replace_file(path: Path, content: bytes, *, mode: int = 0o600, group: str = "") -> None:
     """Write the file atomically: after a power cut, the folder has either the old file or the
-    complete new one. Raises OSError.
+    complete new file. Raises OSError.
 
     The file gets `group` if it exists and the caller may set it.
     """

@@ -62,7 +62,7 @@ def set_pairs(text: str, settings: Mapping[str, str]) -> str:
 
 def _read_logical_lines(text: str) -> Iterator[str]:
     """Yield lines without comments and blank lines. A line that ends with a backslash continues in
-    the next one, whose leading blanks are ignored.
+    the next line, whose leading blanks are ignored.
     """
     line = ""
     goes_on = False

@@ -18,8 +18,8 @@ SCHEDULE = (
     20 * HOUR,
     24 * HOUR,
 )
-"""Seconds from each attempt to the next one. If the last attempt fails, the delivery becomes a dead
-letter."""
+"""Seconds from each attempt to the next attempt. If the last attempt fails, the delivery becomes a
+dead letter."""
 
 SOS_SCHEDULE = (
     0.0,

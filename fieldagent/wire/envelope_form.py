@@ -28,8 +28,8 @@ _TAGGED, _ORIGIN, _AT_BASE, _WIDE, _LATER = 0x10, 0x08, 0x04, 0x02, 0x01
 _AT_BASE: the first entry is for everyone and at the base time, so the 0 after its number is left
 out. _WIDE: the first number has 4 bytes. _LATER: reserved for later versions."""
 _BARE, _MORE, _KIND = 0x80, 0x40, 0x3F
-"""Bits of the kind byte. _BARE: the entry has two elements, and the last one is the bytes up to the
-entry's end. _MORE: another entry follows. _KIND: the kind."""
+"""Bits of the kind byte. _BARE: the entry has two elements, and the last element is the bytes up to
+the entry's end. _MORE: another entry follows. _KIND: the kind."""
 _BASE_BYTES = _WIDE_BYTES = 4
 _WIDE_FROM = 1 << 16
 _TWO_BYTES, _LENGTH_MAX = 0x80, 0x7FFF

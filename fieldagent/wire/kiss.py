@@ -45,7 +45,7 @@ _NO_TEXT = re.compile(rb"[^\t\r\n -~]")
 
 
 class CommandModeDetector:
-    """Recognises a TNC in its command mode. It then sends `cmd:` or `EH?` instead of frames."""
+    """Recognises a TNC in its command mode. Such a TNC sends `cmd:` or `EH?` instead of frames."""
 
     def __init__(self) -> None:
         self._text = b""

@@ -197,7 +197,8 @@ class HasDirectory:
 
 
 STATIONS_MAX, HOPS_MAX = 64, 255
-"""Maximum number of reported stations (the nearest ones), and of hops."""
+"""Maximum number of reported stations, and of hops. If there are more stations, the nearest are
+reported."""
 
 
 @dataclass(frozen=True, slots=True)

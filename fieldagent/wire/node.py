@@ -314,8 +314,8 @@ class NodeLink:
         self._await(now)
 
     def _receive_numbered(self, kind: int, flags: int, sequence: int, members: Any) -> None:
-        """Process a numbered frame if it is the next one in order. The peer repeats frames that are
-        not acknowledged.
+        """Process a numbered frame if it is the next frame in order. The peer repeats frames that
+        are not acknowledged.
         """
         expected = sequence == (self._arrived + 1) % 256
         if expected:

@@ -93,7 +93,7 @@ _STEADY_WAIT_S = 300.0
 
 
 def compute_retry_wait(status: MoStatus, tries: int, random_share: float, *, urgent: bool) -> float:
-    """Return the seconds until the next attempt after `tries` earlier ones. `random_share` is a
+    """Return the seconds until the next attempt after `tries` earlier attempts. `random_share` is a
     random number from 0 to 1, which spreads the attempts of many kits.
 
     An SOS waits at most a minute, because a fault of the kit, account or gateway may have been
@@ -146,7 +146,7 @@ SYSTEM_EPOCH = 1_739_556_857
 SYSTEM_TICK = 0.09
 """Unit of the network's clock in seconds."""
 SERIAL_NUMBERS = ("AT+CGSN", "AT+GSN")
-"""Queries for the IMEI. If the modem refuses the first command, the second one is sent."""
+"""Queries for the IMEI. If the modem refuses the first command, the second command is sent."""
 REVISION = "AT+CGMR"
 SIGNAL = "AT+CSQF"
 """Query for the last measured bars, without a delay. AT+CSQ measures again, for up to a minute."""

@@ -31,7 +31,7 @@ _CAPITALS = ((39, 1), (2, 30))
 """Weights of a small letter and a capital, after one capital, and after two or more."""
 _TEN, BYTE = [1] * 10, [1] * 256
 PLANES = [16, 8] + [1] * 15
-"""Weights of Unicode planes. The second one contains the emoji."""
+"""Weights of Unicode planes. The second plane contains the emoji."""
 NEAR, FAR, BLOCK, TABLE = range(4)
 """Choices for a character that is not in the model. NEAR: only this character, from the block of
 256 code points that was named last. FAR: only this character, whose block is named. BLOCK: change

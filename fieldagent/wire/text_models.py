@@ -24,7 +24,7 @@ from fieldagent.wire.errors import RemoteProtocolError
 CONTEXT_SYMBOLS_MAX = 6
 """Maximum number of earlier symbols from which a table predicts the next symbol."""
 WEIGHTS = tuple(max(1, (1 << 12) * 2**level // 3**level) for level in range(16))
-"""Weights of the levels in the table. Each weight is two thirds of the previous one."""
+"""Weights of the levels in the table. Each weight is two thirds of the previous weight."""
 DIGITS = "0123456789"
 BETWEEN_WORDS = " \n.,!?-:;()'\"/"
 """Characters between the words of a script without a table."""

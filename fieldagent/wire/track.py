@@ -221,7 +221,7 @@ class Bits:
 
     def write_golomb(self, code: int, order: int) -> None:
         """Append an exponential Golomb code. Remove the low `order` bits of the code and add one.
-        Write a zero for each bit of this number after its first one, the number, and the low
+        Write a zero for each bit of this number except the first, then the number, and then the low
         bits.
         """
         high = (code >> order) + 1

@@ -158,7 +158,7 @@ class AirPace:
         return hastens
 
     def record_transmission(self, seconds: float) -> None:
-        """Record that our packet took `seconds` on the air. It ends the turn of the station that
+        """Record that our packet took `seconds` on the air. This ends the turn of the station that
         was heard last.
         """
         self.slowest_air_time = max(seconds, self.slowest_air_time * 0.8)

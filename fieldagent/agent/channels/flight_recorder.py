@@ -124,8 +124,8 @@ def _read(ring: Path) -> str:
 
 
 def _append(ring: Path, text: str, kind: str) -> None:
-    """Append the text to the ring file, and drop the oldest lines. After a power cut, the file is
-    either the old or the new one, never a mixture.
+    """Append the text to the ring file, and drop the oldest lines. After a power cut, the file has
+    either the old or the new content, never a mixture.
     """
     before = _read(ring) if ring.exists() else ""
     trace_text = before + trace.format_head(kind, is_masked=True) + text

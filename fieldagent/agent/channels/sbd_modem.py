@@ -360,7 +360,9 @@ class Modem:
 async def open_modem(
     port: str, baud: int, link: ChannelLink, *more: sbd.LineSetting
 ) -> AsyncIterator[Modem]:
-    """Open a modem that has answered and is set up. `more` adds settings to the usual ones."""
+    """Open a modem that has answered and is set up. `more` contains settings in addition to the
+    usual settings.
+    """
     link.recorder.kind = "sbd"
     async with open_serial(port, baud, link.recorder) as line, trio.open_nursery() as nursery:
         modem = Modem(line, link)

@@ -32,7 +32,7 @@ from fieldagent.wire.command import (
 from fieldagent.wire.errors import RemoteProtocolError
 
 COMMANDS_MAX = 200
-"""Number of commands that are kept. A command with a lower number than the kept ones is old."""
+"""Number of commands that are kept. A command with a lower number than all kept commands is old."""
 DAMAGED_ANSWER_REASON = "its answer is damaged on the kit's disk: its progress is unknown"
 _ROW = "number, verb, arguments, channel, came, state, boot, outcome, answer, answered"
 

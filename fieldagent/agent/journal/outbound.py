@@ -631,7 +631,8 @@ def record_intent(channel: Channel, intent: Intent, segments: Iterable[Segment])
 
 def read_intent(journal: Journal, channel: Channel) -> tuple[Intent, list[Segment]] | None:
     """Return the transmission that was begun on `channel` and not settled, and its segments. Return
-    None if there is none. Its number is 0 until the outbox assigns a new one.
+    None if there is none. The number of the transmission is 0 until the outbox assigns a new
+    number.
     """
     rows = journal.read(
         "SELECT body, urgent, tries, pieces, modem, momsn FROM intent WHERE channel = ?", channel

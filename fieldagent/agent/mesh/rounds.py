@@ -150,7 +150,7 @@ class RepeatableItem:
     """True if the item begins our open incident, and neither a person nor the hub has verifiably
     received it."""
     collapse: int | None = None
-    """The item's collapseKey; a newer item of ours with the same key replaces this one."""
+    """The item's collapseKey; a newer item of ours with the same key replaces this item."""
 
 
 @dataclass(slots=True)

@@ -48,7 +48,7 @@ class StationSettings:
     number: int
     name: str
     keys: Sequence[bytes]
-    """Keys of the group; the first one tags outgoing packets."""
+    """Keys of the group; the first key tags outgoing packets."""
     relays_over: Collection[Channel]
     """Channels to the hub that neighbours may use."""
     credits_per_day: int

@@ -23,7 +23,7 @@ class SpendingLimits(NamedTuple):
     limit: str
     """End of the sentence "2 left of 9 that …", such as "an SOS of neighbours may cost"."""
     bearer_bytes: int
-    """Bytes of an item on Cellular that one paid message carries. 0 if Cellular costs nothing."""
+    """Bytes of an item that one paid message of Cellular can carry. 0 if Cellular costs nothing."""
 
 
 class AffordablePlan(NamedTuple):

@@ -1,4 +1,4 @@
-"""Delay of each channel in favour of cheaper ones, computed from past deliveries. Pure.
+"""Delay of each channel in favour of cheaper channels, computed from past deliveries. Pure.
 
 A channel that delivers within two seconds needs no head start of two minutes. So a more expensive
 channel starts as soon as a longer wait would save almost nothing. If a Package has a deadline

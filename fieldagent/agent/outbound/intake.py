@@ -228,8 +228,8 @@ class Intake:
     def _end_replaced(
         self, package: Package, id_: int, deliveries: Mapping[Channel, ChannelDelivery]
     ) -> Iterator[list[EndedDelivery]]:
-        """Yield the endings of the Packages that this one replaces. Inside the block, the replaced
-        Packages cannot leave. After the block, they can leave only if the block raised an
+        """Yield the endings of the Packages that the new Package replaces. Inside the block, the
+        replaced Packages cannot leave. After the block, they can leave only if the block raised an
         exception.
         """
         if package.collapse_key is None:

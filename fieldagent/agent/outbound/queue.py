@@ -39,7 +39,7 @@ class Timers:
         return entry is not None and entry[self._place] == timer[0]
 
     def __len__(self) -> int:
-        """Return the number of timers in the heap, including dead ones."""
+        """Return the number of timers in the heap, including dead timers."""
         return len(self._heap)
 
     def add(self, timer: Timer) -> None:

@@ -70,7 +70,7 @@ def settle_success(
 ) -> Settlement:
     """After a transmission that left, decide which Packages end and which wait. A Package is
     Delivered when its last fragment has left. Until then, its next fragment may be sent at once.
-    `ended_segments` contains each segment that was the last one of its Package in flight.
+    `ended_segments` contains each segment after which no segment of its Package is in flight.
     """
     settlement = Settlement()
     for segment in segments:
@@ -94,7 +94,7 @@ def settle_failure(
     """After a transmission that did not leave, decide which Packages end and which wait until
     `due_time`. Packages that were refused together are sent alone from now on. A Package that was
     refused alone waits until `refused_due`, or ends if `refused_due` is None. `ended_segments`
-    contains each segment that was the last one of its Package in flight, and its burst.
+    contains each segment after which no segment of its Package is in flight, and its burst.
     """
     if outcome is Outcome.REFUSED and len(segments) == 1:
         (sequence,) = (segment.sequence for segment in segments)
@@ -118,8 +118,8 @@ def settle_failure(
 
 
 def _is_completed_by(journal: Journal, queue: ChannelQueue, segment: Segment) -> bool:
-    """Return True if this segment was the last one that the receiver needed for the whole
-    Package.
+    """Return True if the receiver now has all segments of the Package, because it needed only this
+    segment.
     """
     if segment.sequence not in queue:
         # Another fragment has already completed the Package, which has ended.

@@ -229,7 +229,7 @@ class Summaries:
             self._hasten(now, limit_s)
 
     def compute_due_time(self) -> float:
-        """Return the time of the next beacon."""
+        """Return the time of the next beacon, on trio's clock."""
         return self._due
 
     def begin(self, now: float) -> None:

@@ -40,7 +40,7 @@ ANSWER_TIMEOUT_S = 2.0
 """Longest time in seconds for a radio's answer."""
 GREETINGS_MAX = 3
 """Number of greetings. A radio that starts when its port is opened, like an ESP32 by DTR, misses
-the first one."""
+the first greeting."""
 READY_AFTER, READY_TIMES = 10.0, 3.0
 """After a packet, the radio is ready again within the first number of seconds, plus the packet's
 air-time multiplied by the second number."""

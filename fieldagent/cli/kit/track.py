@@ -237,7 +237,7 @@ class _Tracker:
     def _make_batched(self, fix: Fix, dated: bool) -> dict[str, Any]:
         """Return the body of a position with only its time and place, so that many positions can
         share a message as a track (docs/reference/on-air.md). Such positions do not replace earlier
-        ones.
+        positions.
         """
         location = {
             "latitude": round(fix.latitude, BATCH_DECIMALS),

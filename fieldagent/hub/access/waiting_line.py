@@ -30,7 +30,7 @@ class _WaitingCaller:
 
 
 class Crowded(Exception):
-    """Error: the line is full of callers with better claims."""
+    """Error: the line is full of callers with a higher priority."""
 
 
 class WaitingLine:

@@ -363,8 +363,8 @@ class _Fetch:
             since = until
 
     async def _process_record(self, record: lingo.Record) -> None:
-        """Process a record of the history. It identifies the modem only by its address (`thing`).
-        If the message is long, the record contains only its first bytes.
+        """Process a record of the history. A record identifies the modem only by its address
+        (`thing`). If the message is long, the record contains only the first bytes of the message.
         """
         if await self._book.has_message(record.id):
             return
