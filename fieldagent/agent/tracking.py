@@ -23,7 +23,7 @@ GAP_INTERVALS = 2.0
 
 
 class TrackerPace(NamedTuple):
-    """A tracker's report about itself."""
+    """A tracker's report about its intervals and its next position."""
 
     interval: float
     """Present number of seconds between two positions while the kit is at rest."""

@@ -266,7 +266,7 @@ class Visit:
         """Charge the current task from now on."""
 
     def end(self) -> None:
-        """Stop charging the task."""
+        """Charge the current task to no account from now on."""
 
     def can_continue(self) -> bool:
         """Return True if `wait_for_turn` would return at once."""

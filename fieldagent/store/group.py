@@ -143,7 +143,7 @@ class GroupCommit(Generic[C]):
         return bool(self._orders) or self.writing_since < inf
 
     async def wait_for_commit(self) -> None:
-        """Wait until an order is committed."""
+        """Wait until the next commit of any orders."""
         await self._news.wait()
 
     def fail(self, reason: str) -> StoreFailed:

@@ -64,7 +64,7 @@ _LOCKED_REASON = ("another program has locked it", "End that program, then start
 
 
 def _describe_reason(path: Path, error: sqlite3.Error | OSError) -> tuple[str, str]:
-    """Return the problem and the fix."""
+    """Return the problem and its fix, as two texts for people, for an error of a database file."""
     if isinstance(error, OSError):
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             return _DISK_FULL

@@ -70,7 +70,7 @@ class DirectIpMo:
 
 @dataclass(frozen=True, slots=True)
 class DirectIpMt:
-    """A message for a modem."""
+    """One message from the hub to a modem, in the DirectIP format."""
 
     client_id: int
     imei: str

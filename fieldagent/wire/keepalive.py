@@ -102,7 +102,7 @@ class Keepalive:
         self._link = _LinkTimes(now, now)
 
     def record_received(self, now: float) -> None:
-        """Record a message of the peer."""
+        """Record the time of a message from the peer. `now` is elapsed time."""
         self._link.heard = now
 
     def record_sent(self, now: float, *, needs_answer: bool = False) -> None:
@@ -155,7 +155,9 @@ class Keepalive:
         self._broken = None
 
     def record_reached(self, now: float) -> None:
-        """Record that the hub has been reached again."""
+        """Record that the hub has been reached again, and compare the last break with earlier
+        breaks.
+        """
         broken, self._broken = self._broken, None
         if broken is None or broken.idle < SHORTEST:
             return

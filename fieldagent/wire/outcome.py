@@ -6,7 +6,7 @@ from enum import Enum
 
 
 class Outcome(Enum):
-    """Result of one transmission."""
+    """Result of one transmission, which decides whether the transmission is repeated."""
 
     SENT = "sent"
     """The receiver at the other end of the link has the transmission."""

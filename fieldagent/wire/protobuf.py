@@ -22,7 +22,7 @@ VARINT_BYTES = 10
 
 
 class Scalar(Enum):
-    """Encoding of a member."""
+    """Encoding of a message's scalar field."""
 
     UNSIGNED = "uint32, uint64, enum"
     SIGNED = "int32: below zero it takes ten bytes"

@@ -45,7 +45,7 @@ class Part(NamedTuple):
 
 
 class Content(NamedTuple):
-    """User data without its header."""
+    """Text or bytes of one SMS, without the user data header."""
 
     coding: Coding
     body: bytes
@@ -201,7 +201,7 @@ def _encode_moment(unix: float) -> bytes:
 
 
 def _encode_user_data(content: Content) -> bytes:
-    """Return TP-UDL and TP-UD."""
+    """Return TP-UDL and TP-UD. Raises LocalProtocolError if the content is too long."""
     part, body = content.part, content.body
     header = b"" if part is None else bytes((5, 0, 3, part.reference, part.total, part.number))
     if content.coding is not Coding.GSM7:

@@ -35,7 +35,7 @@ class Dwell(NamedTuple):
 
 
 class AirLimit(NamedTuple):
-    """Legal limit at a frequency."""
+    """Legal limit at a frequency: a share of each hour in percent, and a dwell time."""
 
     percent: float = 100.0
     """Share of any hour in percent; 100 means no limit."""

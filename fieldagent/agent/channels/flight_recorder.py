@@ -48,7 +48,7 @@ class FlightRecorder:
         self._begun_at: float | None = None
 
     def begin(self, path: str, baud: int) -> None:
-        """Record that the port was opened."""
+        """Record that the port was opened, with its path and its baud rate."""
         self.record_event(f"opened {path} at {baud}")
 
     def record_sent(self, data: bytes) -> None:

@@ -43,7 +43,7 @@ class GpioLine:
 
 
 class GpioInput:
-    """An input line. Raises OSError."""
+    """A GPIO line that is opened as an input. Raises OSError if the line cannot be opened."""
 
     def __init__(self, line: int) -> None:
         with find_chip("").open("rb", buffering=0) as device:

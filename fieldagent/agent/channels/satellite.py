@@ -76,7 +76,7 @@ STAYS_IN_MODEM_REASON = "a message is garbled on the serial line and is read aga
 
 
 class ReadResult(Enum):
-    """Result of reading the modem's message."""
+    """Result of reading the message in the modem, and whether its cost is booked."""
 
     STORED = auto()
     """The message is stored, readable or not, and its cost is booked."""

@@ -24,7 +24,7 @@ class RecentLog(logging.Handler):
         self._records.append(record)
 
     def list_lines(self) -> list[str]:
-        """Return the lines, newest first."""
+        """Return the kept records as lines of text, newest first."""
         return [_format_line(each) for each in reversed(self._records)]
 
 

@@ -104,7 +104,7 @@ class Logbook:
             log.warning("the kit's logbook cannot be stored: %s", error)
 
     def record_stop(self) -> None:
-        """Record that the agent stops properly."""
+        """Record on disk that the agent stops properly. The next start reads this record."""
         self._content = replace(self._content, in_order=True)
         self.write_file()
 

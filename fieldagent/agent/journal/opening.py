@@ -37,7 +37,7 @@ as another kind of file, or as read-only."""
 
 
 class JournalDamage(sqlite3.DatabaseError):
-    """Damage that our own checks found."""
+    """Error: the agent's own checks, not SQLite, found damage in the journal."""
 
 
 class OpenedJournal(NamedTuple):

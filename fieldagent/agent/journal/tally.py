@@ -14,7 +14,7 @@ __all__ = ["BOUNDS", "Latency", "count_ended", "count_hook_results", "read_laten
 
 @dataclass(slots=True)
 class Latency:
-    """Delivery times of Packages."""
+    """Distribution of the delivery times of Packages."""
 
     counts: dict[int, int] = field(default_factory=dict)
     """Number of Packages for each bound of LATENCY_BOUNDS. A Package is counted at the lowest bound

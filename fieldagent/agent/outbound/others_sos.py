@@ -28,7 +28,7 @@ def compute_remaining_in(db: sqlite3.Connection, now: float, clock: ElapsedTime)
 
 
 def compute_remaining(journal: Journal) -> int:
-    """Return today's remaining credits."""
+    """Return today's remaining credits, outside a transaction."""
     day = compute_day(spending.read_known_day(journal), journal.clock.now(), journal.clock)
     return max(0, CREDITS_PER_DAY - spending.read_spent(journal, OTHERS_SOS_COST_NAME, day).credits)
 

@@ -193,7 +193,7 @@ class Packing:
 
     @property
     def capacity(self) -> Capacity:
-        """Space in one transmission."""
+        """Space that one transmission has for Packages."""
         size = self._limits.size if self._packet_bytes is None else self._packet_bytes
         return Capacity(size, self._key is not None, self._limits.shared)
 

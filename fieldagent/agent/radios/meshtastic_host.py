@@ -127,7 +127,7 @@ class PacketOutcome(NamedTuple):
         return not self.queued and self.verdict.error == RoutingError.NONE
 
     def describe_fate(self) -> str:
-        """Return the result, for people."""
+        """Return the result as a text for people."""
         if self.queued:
             return TEXT_BY_QUEUE_ERROR.get(self.queued) or _describe_value(self.queued)
         return _describe_value(self.verdict.error)

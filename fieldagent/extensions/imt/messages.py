@@ -116,7 +116,7 @@ class ModemStarted(NamedTuple):
 
 
 class Constellation(NamedTuple):
-    """The modem's view of the sky."""
+    """Visibility of the satellites, as the modem reports it."""
 
     visible: bool
     bars: int

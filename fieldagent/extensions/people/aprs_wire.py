@@ -83,7 +83,7 @@ class AprsAnswer(NamedTuple):
 
 
 class AprsHeard(NamedTuple):
-    """Content of one frame."""
+    """Sender and content of one received frame."""
 
     source: str
     what: AprsPosition | AprsEmergency | AprsObject | AprsMessage | AprsAnswer | None

@@ -163,7 +163,7 @@ class PeopleRadio(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PeoplesRadio:
-    """One kind of radio for handhelds."""
+    """One kind of radio for handhelds, and the functions that open and recognise it."""
 
     name: str
     """Name in `mesh-protocol`."""

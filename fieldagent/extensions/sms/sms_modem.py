@@ -242,7 +242,7 @@ class GsmConversation:
 
 
 class SendResult(NamedTuple):
-    """Result of sending a message."""
+    """Result of sending one message to the mobile network."""
 
     outcome: Outcome
     reference: int | None = None

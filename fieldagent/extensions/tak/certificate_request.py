@@ -32,7 +32,7 @@ class NoCertificate(Exception):
 
 
 class ClientFiles(NamedTuple):
-    """Contents of PEM files."""
+    """A client's private key and certificates, as the contents of PEM files."""
 
     key: bytes
     certificate: bytes

@@ -60,7 +60,7 @@ class TakMotion(NamedTuple):
 
 
 class Sighting(NamedTuple):
-    """A position of a unit."""
+    """Position of a unit, with its time and its source."""
 
     point: CotPoint
     at: datetime

@@ -247,7 +247,7 @@ def list_behind(
 
 
 class ItemMarks(NamedTuple):
-    """Special properties of an item."""
+    """Special properties of an item that its reader must know."""
 
     unauthenticated: bool
     """True for an SOS whose sender is not authenticated."""

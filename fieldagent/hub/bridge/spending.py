@@ -23,7 +23,7 @@ NO_DISTANCE = "waits for a link: it is too long or too expensive for satellite a
 
 
 class Allowance(NamedTuple):
-    """Spending limit of an author."""
+    """Credits that an author may spend today, and the reasons for a refusal."""
 
     allowed: bool
     remaining: int

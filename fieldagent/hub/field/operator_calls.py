@@ -89,7 +89,7 @@ async def run(
 
 
 class _OpenCalls:
-    """Calls that are under way."""
+    """Numbers of the calls that are under way and that have ended."""
 
     def __init__(self) -> None:
         self.calls: Counter[str] = Counter()

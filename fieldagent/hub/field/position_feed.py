@@ -60,7 +60,7 @@ class Position:
 
 
 class Name(NamedTuple):
-    """Introduction of a sender."""
+    """A sender's introduction and its bit in a set of names."""
 
     digest: bytes
     entry: Entry

@@ -29,7 +29,7 @@ class Scope(StrEnum):
 
 
 class Failure(NamedTuple):
-    """Cause of a failed call."""
+    """Cause of a failed call to an operator, and the time of the retry."""
 
     code: str
     """Code of the operator, or a short word. There are only few values, because the code is a label

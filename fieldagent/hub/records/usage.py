@@ -62,7 +62,7 @@ class UsageDay(NamedTuple):
 
     @property
     def ours(self) -> int:
-        """Return the hub's count."""
+        """Return the number of MO and MT sessions that the hub counted on this day."""
         return self.mo + self.mt
 
     def describe_difference(self) -> str:

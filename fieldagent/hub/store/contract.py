@@ -289,7 +289,7 @@ def write_proof(db: Db, now: float, *, needs_room: bool) -> None:
 
 
 class Topics:
-    """Events of this process by topic."""
+    """Events of this process by topic. An announcement of a topic sets its events."""
 
     def __init__(self) -> None:
         self._events: dict[str, trio.Event] = {}

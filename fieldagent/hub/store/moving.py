@@ -43,7 +43,7 @@ class Table(NamedTuple):
 
     @property
     def select(self) -> str:
-        """Return the query for all rows."""
+        """Return the SELECT statement for all rows."""
         return f"SELECT {', '.join(self.columns)} FROM {self.name}"
 
 

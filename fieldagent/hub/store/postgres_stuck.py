@@ -38,7 +38,7 @@ class _WaitRow(NamedTuple):
 
 
 class BlockingCause(NamedTuple):
-    """Cause that blocks a statement."""
+    """Reason why a statement is blocked, and the transactions that block it."""
 
     reason: str
     blocking: tuple[str, ...] = ()

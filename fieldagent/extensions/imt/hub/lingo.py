@@ -25,7 +25,7 @@ ERROR_CHARACTERS_MAX = 80
 
 
 class Lingo(NamedTuple):
-    """One MO message."""
+    """One MO message, as Cloudloop delivers it."""
 
     id: str
     """Cloudloop's id of the message. The id stays the same if Cloudloop delivers the message
@@ -121,7 +121,7 @@ def _describe_fault(network: Mapping[str, Any], body: bytes) -> str:
 
 
 class Record(NamedTuple):
-    """A message in Cloudloop's history."""
+    """One MO or MT message in Cloudloop's history."""
 
     id: str
     thing: str

@@ -20,7 +20,7 @@ from fieldagent.http.web_socket import WebSocketClosed
 
 
 class _LineBuffer:
-    """One direction of a serial line."""
+    """Bytes that wait in one direction of a serial line."""
 
     def __init__(self) -> None:
         self._data = bytearray()

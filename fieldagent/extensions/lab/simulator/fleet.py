@@ -77,7 +77,7 @@ class Silence:
 
 
 class Positions(NamedTuple):
-    """A message with several positions."""
+    """A message with the positions of one kit."""
 
     body: bytes
     due: tuple[float, ...]
@@ -85,7 +85,7 @@ class Positions(NamedTuple):
 
 
 class EmulatedKit(Silence):
-    """Items that one emulated kit sends."""
+    """Creates one emulated kit's positions, and counts the unconfirmed positions."""
 
     __slots__ = (
         "_due",
@@ -164,7 +164,7 @@ class EmulatedKit(Silence):
         return max(0, ceil((last - self._due) / self._fleet.plan.every))
 
     def stop_positions(self) -> None:
-        """Create no more positions."""
+        """Stop the creation of positions for this kit."""
         self._due = inf
 
 
@@ -195,7 +195,7 @@ class Fleet:
                 nursery.start_soon(self._run_kit, place, token, context)
 
     def stop(self) -> None:
-        """Create no more positions."""
+        """Stop the creation of positions for all kits."""
         self.until = trio.current_time()
 
     async def wait_until_settled(self) -> None:

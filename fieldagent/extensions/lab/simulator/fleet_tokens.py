@@ -19,7 +19,7 @@ class NoTokens(ValueError):
 
 
 def format_tokens(workspace: str, tokens: Sequence[str]) -> str:
-    """Return the content of the file."""
+    """Return the text of a token file: a heading, and one token per line."""
     title = f"# {len(tokens)} in workspace {workspace!r}"
     deletion_hint = "# `fieldagent hub workspace delete` with that name takes all of it away again"
     return "\n".join([HEADING, title, deletion_hint, *tokens, ""])

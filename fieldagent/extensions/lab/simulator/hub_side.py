@@ -44,7 +44,7 @@ IMEI_UNKNOWN, TOO_LARGE, EMPTY, QUEUE_FULL = -2, -3, -4, -5
 
 @dataclass
 class Faults:
-    """Failures of the next MT requests."""
+    """Failures that the next MT requests will have."""
 
     status: int | None = None
     """Status that is sent once instead of the true status."""

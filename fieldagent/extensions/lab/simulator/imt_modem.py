@@ -43,7 +43,7 @@ class ImtGateway(Protocol):
     """The operator's gateway, to which the modem connects."""
 
     def receive_mobile_originated(self, imei: str, number: int, body: bytes) -> None:
-        """Process an MO message."""
+        """Process an MO message from the modem with this IMEI."""
 
     def get_mobile_terminated(self) -> bytes | None:
         """Return the first waiting MT message, or None if there is none. The message remains until
@@ -51,7 +51,7 @@ class ImtGateway(Protocol):
         """
 
     def remove_mobile_terminated(self) -> None:
-        """Remove the first waiting message."""
+        """Remove the first waiting MT message."""
 
 
 STEPS: Mapping[str, str] = {
@@ -153,7 +153,7 @@ class SimulatedImtModem:
         )
 
     def receive_data(self, data: bytes) -> None:
-        """Process the bytes of the host."""
+        """Add bytes from the host, and process each complete line."""
         if self.faults.deaf:
             return
         self._input += data

@@ -36,7 +36,7 @@ class ImtPort:
         self._poked = trio.Event()
 
     def poke(self) -> None:
-        """Send the modem's waiting output."""
+        """Wake the task that sends the modem's waiting output."""
         self._poked.set()
         self._poked = trio.Event()
 

@@ -79,7 +79,7 @@ class Socket:
     """Set when the node may have output. It is then replaced by a new event."""
 
     def poke(self) -> None:
-        """Send the node's output now."""
+        """Wake the task that sends the node's output."""
         self.spoke.set()
         self.spoke = trio.Event()
 

@@ -38,7 +38,9 @@ NOT_LISTED = "{sender} is not in mqtt-senders"
 
 
 class CommandAdmission:
-    """Admits commands. `affordable.SpendingLimits` explains `bearer_bytes`."""
+    """Admits or refuses commands that arrive over MQTT. `affordable.SpendingLimits` explains
+    `bearer_bytes`.
+    """
 
     def __init__(
         self,

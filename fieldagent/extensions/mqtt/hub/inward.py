@@ -56,7 +56,7 @@ KEY_REUSED = "nothing was queued: this key was used for another body"
 
 
 class HubMqttRules(NamedTuple):
-    """Settings of the bridge."""
+    """Settings of one workspace's MQTT bridge."""
 
     workspace: str
     """Id or name of the workspace of the bridge."""

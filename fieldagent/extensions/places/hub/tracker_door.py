@@ -45,7 +45,7 @@ class ReportAddress(NamedTuple):
 
 
 class TrackerDoor:
-    """Receives the reports of trackers."""
+    """HTTP routes that receive the reports of trackers, such as phones with OwnTracks."""
 
     def __init__(self, host: PartHost) -> None:
         self._store = host.store

@@ -45,7 +45,7 @@ class WaitingParts(NamedTuple):
 
 
 class StoreContent(NamedTuple):
-    """Result of reading the store."""
+    """Messages in the modem's store, by whether all their parts have arrived."""
 
     whole: list[Arrival]
     """Complete messages in the order of their places."""

@@ -37,7 +37,7 @@ SPENT_REASON = "waits for a link: tak-credits-per-day is spent"
 
 
 class TakRules(NamedTuple):
-    """Settings of the bridge."""
+    """Settings of one workspace's TAK bridge."""
 
     workspace: str
     """Id or name of the workspace of the bridge."""
