@@ -49,7 +49,7 @@ REQUIRED_SETTINGS = {
     "radio-frequency": "radio-region",
     "radio-bit-rate": "radio-port",
 }
-"""Settings that require another setting, and the other setting."""
+"""The other setting that each of these settings requires."""
 
 
 def find_faults(pairs: Mapping[str, str]) -> list[str]:

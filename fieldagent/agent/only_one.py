@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 
 
 class AlreadyRunning(Exception):
-    """Another agent uses the state directory."""
+    """Error: another agent uses the state directory."""
 
 
 @contextmanager

@@ -23,7 +23,7 @@ class Limits:
     body_deadline: float = 30.0
     idle_deadline: float = 60.0
     write_deadline: float = 30.0
-    """Deadline of one response, or of one part of a stream."""
+    """Deadline of one response, or of one part of a stream, in seconds."""
     linger_s: float = 2.0
     """Seconds for a refused peer to read the reason before the connection is reset."""
     connections: int = 128

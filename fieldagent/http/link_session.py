@@ -271,8 +271,8 @@ class LinkSession(Generic[Outgoing]):
         )
 
     def _compute_ping_time(self) -> float:
-        """Return the time of the next ping. While a message waits for its acknowledgement, no ping
-        is needed.
+        """Return the time of the next ping on trio's clock. While a message waits for its
+        acknowledgement, no ping is needed.
         """
         return inf if self._in_flight else self._keepalive.compute_due_time()
 

@@ -1,5 +1,5 @@
 """The server's end of a WebSocket handshake. This is a separate module, because clients do not need
-its imports, such as the library's e-mail parts.
+its imports.
 """
 
 from __future__ import annotations

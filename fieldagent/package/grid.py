@@ -197,7 +197,9 @@ def _read_at_pole(letter: str, digits: str) -> tuple[float, float] | None:
 
 
 def _of_stereographic(east: float, north: float, *, is_south: bool) -> tuple[float, float]:
-    """Return latitude and longitude. `east` and `north` are distances from the pole."""
+    """Return latitude and longitude in degrees. `east` and `north` are distances from the pole in
+    metres.
+    """
     flattened = sqrt(
         (1 + _ECCENTRICITY) ** (1 + _ECCENTRICITY) * (1 - _ECCENTRICITY) ** (1 - _ECCENTRICITY)
     )

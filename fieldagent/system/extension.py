@@ -25,7 +25,7 @@ class Extension:
     devices: Mapping[str, str] = field(default_factory=dict)
     """`agent.kit_part.KitPart` with a modem or a radio, by the setting of its port."""
     satellite_modems: Mapping[str, str] = field(default_factory=dict)
-    """`agent.satellites.contract.SatelliteModem` by its name in `satellite-modem`."""
+    """`agent.satellites.contract.SatelliteModem` by the value of the setting `satellite-modem`."""
     traces: Mapping[str, str] = field(default_factory=dict)
     """Functions that remove the payloads from a trace of a serial line, by the line's protocol, as
     `wire.trace.mask` does."""

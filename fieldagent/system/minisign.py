@@ -25,7 +25,7 @@ DER = bytes.fromhex("302a300506032b6570032100")
 
 
 class NotSigned(Exception):
-    """The signature is invalid or unreadable."""
+    """Error: the signature is invalid or unreadable."""
 
 
 class TrustedKey(NamedTuple):

@@ -18,7 +18,7 @@ ZSTD_TIMEOUT_S = 300.0
 
 
 class ZstdFailed(Exception):
-    """zstd failed. The message contains the reason."""
+    """Error: the program zstd failed. The message contains the reason."""
 
 
 def pack(

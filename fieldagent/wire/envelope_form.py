@@ -178,7 +178,7 @@ def _split_contents(data: bytes, offset: int) -> Iterator[bytes]:
 
 
 def _read_number(content: bytes, previous: int | None, *, is_wide: bool) -> tuple[int, int]:
-    """Return the number of an entry, and the index of the byte after it."""
+    """Return an entry's sequence number, and the index of the byte after the number."""
     if is_wide:
         return _read_whole_number(content, 1, _WIDE_BYTES)
     number, at = strict_cbor.decode_item(content, 1)

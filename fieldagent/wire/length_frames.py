@@ -1,5 +1,5 @@
-"""Frames that begin with a mark and a length of two bytes, on a line with other bytes between
-frames.
+"""Frames that begin with a mark and a length of two bytes, on a serial line that carries other
+bytes between frames.
 """
 
 from __future__ import annotations

@@ -420,7 +420,7 @@ def delete_fragments(
 
 
 def list_incomplete(journal: Journal) -> dict[FragmentedItem, float]:
-    """Return the incomplete items, and the time of the last fragment of each."""
+    """Return the incomplete items, and the elapsed time of the last fragment of each item."""
     rows = journal.read(
         "SELECT origin, sequence, count, max(at) FROM slice GROUP BY origin, sequence, count"
     )

@@ -43,7 +43,7 @@ from fieldagent.system.wording import format_duration
 
 
 class Conflict(Exception):
-    """The id belongs to another Package that still waits. The message contains the id."""
+    """Error: the id belongs to another Package that still waits. The message contains the id."""
 
 
 class KeyReused(Conflict):

@@ -377,8 +377,8 @@ def _finish_failed(
 def _compute_refused_due(
     journal: Journal, queue: ChannelQueue, segments: list[Segment]
 ) -> float | None:
-    """Return the time of the next attempt for a refused SOS. For other Packages and for a closed
-    SOS, return None: their status becomes Error.
+    """Return the time, on trio's clock, of the next attempt for a refused SOS. For other Packages
+    and for a closed SOS, return None: their status becomes Error.
     """
     sequence = segments[0].sequence if len(segments) == 1 else None
     if sequence is None or sequence not in queue or not queue.is_urgent(sequence):

@@ -130,8 +130,8 @@ class BoardTurn:
     ) -> None:
         self.lock = trio.Lock()
         self.untold: float | None = None
-        """Time until which the report on an abandoned packet may still arrive. None if there is
-        none."""
+        """Time on trio's clock until which the report on an abandoned packet may still arrive. None
+        if there is none."""
         self._link = link
         self._outcome = outcome
         if percent is not None:

@@ -1,4 +1,4 @@
-"""Prints the agent's responses."""
+"""Prints the agent's responses, and the errors of requests to the agent."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ Command = Callable[[argparse.Namespace], int]
 
 
 def make_calling(command: Command) -> Command:
-    """Return the same command, but one that prints the reason if its request to the agent fails."""
+    """Return a command that runs `command`, and prints the reason if a request to the agent
+    fails.
+    """
 
     @wraps(command)
     def run_reporting(arguments: argparse.Namespace) -> int:

@@ -88,11 +88,11 @@ class _Tracker:
     """Last printed message about each program, so that each message is printed once."""
     _costly: bool = False
     _queried_at: float = -math.inf
-    """Time of the last query for the states of the channels."""
+    """Time (`time.monotonic`) of the last query for the states of the channels."""
     _reported_at: float = -math.inf
     """Time of the last report of the interval to the agent."""
     _call_again: float = -math.inf
-    """Time of the next attempt to reach an agent that was down."""
+    """Time (`time.monotonic`) of the next attempt to reach an agent that was down."""
 
     def run(self) -> NoReturn:
         while True:

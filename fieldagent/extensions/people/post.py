@@ -148,7 +148,7 @@ class HandheldMessenger:
         self._news = trio.Event()
 
     def _compute_due_times(self) -> dict[str, float]:
-        """Return the time when the next text or sign is due for each handheld."""
+        """Return the elapsed time when the next text or sign is due for each handheld."""
         handles = [each.handle for each in handhelds.list_posts(self.journal)]
         handles += [sent.handle for sent, _, _ in self._list_signs()]
         return {

@@ -27,7 +27,7 @@ ELEMENTS_MAX = 4_000
 takes 64 kB."""
 DEPTH_MAX = 12
 UNKNOWN = 9_999_999.0
-"""Value for an unknown height or error."""
+"""Value, in metres, for an unknown height or error."""
 UNDATED = datetime(1970, 1, 1, tzinfo=UTC)
 """Time of an alarm whose time cannot be parsed."""
 _UNKNOWN_FROM = 999_999.0

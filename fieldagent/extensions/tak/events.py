@@ -263,7 +263,7 @@ def make_ping(uid: str, now: datetime) -> CotEvent:
 
 
 def make_pong(now: datetime) -> CotEvent:
-    """Return the answer to a ping."""
+    """Return the pong, which answers a unit's ping."""
     return _make_event("fieldagent-pong", PONG, now, _PING_LASTS, [])
 
 

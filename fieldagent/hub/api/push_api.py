@@ -316,8 +316,8 @@ def _make_plain_posting(push: Push, now: float, time_to_live: float) -> ledger.P
 
 
 def _parse(request: Request) -> Push | Problem:
-    """Parse the push, or return the Problem in its body. Only callers with the right to push see
-    that Problem.
+    """Return the push in the request's body, or the Problem of an invalid body. Only callers with
+    the right to push see that Problem.
     """
     try:
         return parse_push(get_required_body(request))

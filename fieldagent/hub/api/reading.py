@@ -231,8 +231,8 @@ def _make_row_conditions(caller: Caller, item_filter: ItemFilter) -> _Conditions
 def list_behind(
     db: Db, workspace: int, viewer: int | None, after_place: int, limit: int
 ) -> list[tuple[int, float]]:
-    """Return the ids and times of the next items that the viewer may see. If `viewer` is None, all
-    items are visible.
+    """Return the ids and Unix times of the next items that the viewer may see. If `viewer` is None,
+    all items are visible.
     """
     which = _make_viewer_conditions(viewer)
     rows = db.execute(

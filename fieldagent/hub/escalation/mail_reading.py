@@ -214,7 +214,9 @@ def find_own_text(text: str, subject: str = "") -> str:
 
 
 def _end_of_own(lines: Sequence[str], title: str) -> int:
-    """Return the index of the first line that is not the author's own."""
+    """Return the index of the first line that the author of the mail did not write, such as a
+    quotation.
+    """
     for place, line in enumerate(lines):
         plain = line.strip("* \t")
         if _is_quoted(line) or line == _SIGNATURE or _QUOTES.match(plain):

@@ -311,7 +311,7 @@ class _Notifications:
                     await idle.wait_until_due(any_write, soonest - self.clock(), news=news)
 
     async def list_due(self, free: int) -> tuple[float, list[Notification]]:
-        """Return the time when the next notification is due, and the notifications that this
+        """Return the Unix time when the next notification is due, and the notifications that this
         process has claimed.
         """
         with log_once():

@@ -70,8 +70,8 @@ def is_due(db: Db, now: float, busy: Busy = {}) -> bool:  # noqa: B006
 
 
 def compute_next_due(db: Db, busy: Busy = {}) -> float:  # noqa: B006
-    """Return the earliest time when `is_due` may become True even if no message arrives. Return 0
-    if the time is unknown, because something waits for the end of a link or for credits.
+    """Return the earliest Unix time when `is_due` may become True even if no message arrives.
+    Return 0 if the time is unknown, because something waits for the end of a link or for credits.
     """
     without, full = _make_full_condition(busy)
     return find_earliest(

@@ -131,5 +131,5 @@ _KNOWN_FAILURES = [
 
 
 def list_balances(db: Db) -> list[tuple[str, str, float]]:
-    """Return the remaining amount of each plan of each operator."""
+    """Return the operator, the plan and the remaining amount for each plan."""
     return list(db.execute("SELECT operator, plan, remaining FROM operator_balance ORDER BY 1, 2"))

@@ -31,7 +31,7 @@ HOURS = re.compile(
 
 
 class WrongHours(ValueError):
-    """Invalid quiet hours. The text contains the error and the fix."""
+    """Error: the quiet hours are invalid. The text contains the error and the fix."""
 
 
 class QuietHours(NamedTuple):

@@ -91,7 +91,7 @@ class Flows:
     def choose(
         self, lanes: Iterable[Lane], now: float, failing: Mapping[int, float]
     ) -> tuple[list[Lane], float]:
-        """Return the lanes to claim now, SOS first, and the time when other lanes are due.
+        """Return the lanes to claim now, SOS first, and the Unix time when other lanes are due.
 
         `failing` is the result of `deliveries.list_failing`.
         """

@@ -108,7 +108,7 @@ class _Posts:
                 await idle.wait_until_due(any_write, soonest - self.clock(), news=news)
 
     async def due(self) -> tuple[float, list[tuple[WebhookPost, ...]]]:
-        """Return the time when the next request is due, and the runs that this process has
+        """Return the Unix time when the next request is due, and the runs that this process has
         claimed.
         """
         now = self.clock()

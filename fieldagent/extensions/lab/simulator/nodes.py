@@ -34,7 +34,7 @@ class SimulatedRadio(Protocol):
 
     @property
     def deadline(self) -> float:
-        """Return the time when `tick` is due."""
+        """Return the time on trio's clock when `tick` is due."""
 
     def reboot(self) -> None:
         """Clear all state, as after a power failure."""

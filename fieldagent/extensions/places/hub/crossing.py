@@ -27,9 +27,9 @@ class FenceSide(NamedTuple):
     """True if the newest clear position was inside, False if it was outside. None if there was no
     clear position."""
     clear: float = 0.0
-    """Time of the newest clear position."""
+    """Unix time of the newest clear position."""
     newest: float = 0.0
-    """Time of the newest position, even if the position is not clear."""
+    """Unix time of the newest position, even if the position is not clear."""
 
 
 class Crossing(NamedTuple):
@@ -37,9 +37,9 @@ class Crossing(NamedTuple):
 
     entered: bool
     at: float
-    """Time of the later position."""
+    """Unix time of the later position."""
     before: float
-    """Time of the earlier position, which is the last clear position before."""
+    """Unix time of the earlier position, which is the last clear position before."""
     unclear_between: bool
     """True if a position between the two was too near the edge to be clear."""
 

@@ -39,7 +39,7 @@ class SentItem(NamedTuple):
 
     kind: str
     at: float
-    """Time when the kit sent the item, according to the kit."""
+    """Unix time when the kit sent the item, according to the kit."""
     came: float
     sos: bool
 

@@ -60,7 +60,7 @@ class PartsKept:
 
 
 def _list_times(contents: StoreContent) -> Iterable[float]:
-    """Yield the network's times in the messages of the store."""
+    """Yield the Unix time of each message in the store, as the network reported it."""
     for each in contents.waiting:
         yield each.at
     for _, message in contents.whole:

@@ -80,7 +80,9 @@ def _make_routes(inward: AnswerServices) -> list[Route]:
         return []
 
     async def check_head(head: Request) -> None:
-        """Reject unknown callers from the head of the request, before the body is read."""
+        """Check the time in the head, and the form of the signature, before the body is read.
+        Raises Problem 401.
+        """
         moment, signature = (head.headers.get(name, "") for name in ("x-timestamp", "x-signature"))
         if not moment.isascii() or not moment.isdigit() or len(signature) != 64:
             raise service.make_unsigned("X-Timestamp and X-Signature are missing or invalid")
