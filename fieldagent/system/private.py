@@ -15,7 +15,9 @@ _OTHERS_MODE = 0o007
 
 
 def make_private_folder(path: Path) -> None:
-    """Make the folder and its missing parents. Existing folders stay unchanged."""
+    """Make the folder and its missing parents, with access for their owner only. Existing folders
+    stay unchanged. Raises OSError, also if `path` is not a folder.
+    """
     for each in (*reversed(path.parents), path):
         if not each.exists():
             with suppress(FileExistsError):

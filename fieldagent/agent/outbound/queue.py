@@ -163,8 +163,8 @@ class Queue:
 
     def hold_replaceable(self, collapse_key: int | None, *, sos: bool = False) -> list[int]:
         """Hold the Packages that a new Package will replace, and return them. `pop_due` does not
-        return a held Package. When the new Package is added, `add` removes the held one. Otherwise
-        `release` makes it wait again.
+        return a held Package. When the new Package is added, `add` removes the held Package.
+        Otherwise `release` makes it wait again.
         """
         held_sequences = self._collapse.list_replaceable(
             None if collapse_key is None else (collapse_key, sos), self.get_in_flight()

@@ -33,7 +33,7 @@ class NobodyAnswers(Exception):
 
 
 def list_probes() -> Sequence[Probe]:
-    """Return the question of each kind, in the order in which the questions are sent."""
+    """Return the question of each kind of modem, in the order in which the questions are sent."""
     kinds = [load_modem(name).probe for name in get_modems() if name != AUTO]
     return [probe() for probe in kinds if probe is not None]
 

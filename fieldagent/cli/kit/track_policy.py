@@ -1,7 +1,7 @@
 """Decides which positions are posted, by time and distance. In motion, more positions are posted.
 Pure.
 
-A position that is not posted costs nothing. A posted position replaces a waiting one, by its
+A position that is not posted costs nothing. A posted position replaces a waiting position, by its
 collapseKey. Times are from the satellites, because the gateway may not know the time.
 """
 
@@ -24,7 +24,7 @@ class Policy:
     before `shortest`."""
     shortest: float = 30.0
     satellite_factor: float = 4.0
-    """Factor for the times and the distance above if only satellite is up."""
+    """Factor for the times and the distance of this policy if only satellite is up."""
     moving_from: float = 1.0
     """Speed in m/s from which the kit counts as moving. Motion ends below half of this speed,
     because a receiver at rest may report about half of it."""

@@ -221,7 +221,8 @@ LISTINGS: dict[str, dict[str, Listing]] = {
         "audit": _audit_of,
     },
 }
-"""Listings of the core by kind of subject, in addition to the items."""
+"""Functions that list the core's further data of a subject, by kind of subject and then by the
+data's name."""
 
 
 def select_listings(kind: str) -> dict[str, Listing]:

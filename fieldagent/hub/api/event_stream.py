@@ -87,7 +87,9 @@ class Follower:
 
     @property
     def capacity(self) -> int:
-        """Return the number of rows to read."""
+        """Return the largest number of rows for one read: the new rows, and the rows that were
+        already sent.
+        """
         return AT_ONCE + len(self._sent_ids)
 
 

@@ -110,7 +110,7 @@ class PtyPort:
             self._unplugged.cancel()
 
     def plug(self) -> None:
-        """Restore the line with the same name."""
+        """Plug the line in again, at the same path."""
         self._plugged.set()
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> NoReturn:

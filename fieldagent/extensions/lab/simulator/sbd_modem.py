@@ -43,7 +43,7 @@ class SimulatedModem:
         self.state = ModemState(imei, clock)
         self.faults = ModemFaults()
         self.session = False
-        """True during a session."""
+        """True while a session with the gateway runs."""
         self._gateway = gateway
         self._input = bytearray()
         self._output = bytearray()

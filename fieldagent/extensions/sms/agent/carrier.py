@@ -390,7 +390,7 @@ class SmsCarrier:
         self._owed_acks = [each for each in self._owed_acks if each not in acknowledgements]
 
     async def _wait(self, modem: SmsModem) -> None:
-        """Wait until something may be due."""
+        """Wait until a time or an event after which the carrier must look again for work."""
         now = trio.current_time()
         moments = [self._next_look]
         events: list[Callable[[], Awaitable[None]]] = [
