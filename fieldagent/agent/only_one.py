@@ -23,7 +23,7 @@ class AlreadyRunning(Exception):
 @contextmanager
 def hold_lock(directory: Path) -> Iterator[None]:
     """Hold the lock of the state directory inside the block. If the disk accepts no lock file,
-    continue without a lock: then the journal cannot be on the disk either, so two agents would not
+    continue without a lock. Then the journal cannot be on the disk either, so two agents would not
     share it. Raises AlreadyRunning.
     """
     path = directory / LOCK

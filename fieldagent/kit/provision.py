@@ -1,8 +1,8 @@
 """`fieldagent provision`: takes settings that a person has put on the card with a laptop.
 
-A laptop with any system can write to a card's boot partition, so the file waits on the partition
-for the first boot, or for a later one. After a power failure at any point, the next boot completes
-the work.
+A laptop with any system can write to a card's boot partition. So the file waits on the partition
+for the first boot or a later boot. After a power failure at any point, the next boot completes the
+work.
 """
 
 from __future__ import annotations

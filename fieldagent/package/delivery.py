@@ -106,8 +106,8 @@ def get_terminal_status(deliveries: Iterable[ChannelDelivery]) -> Status | None:
     """Return the terminal status of a Package, or None if it has none yet. After the first success,
     the status is Delivered. For any other status, all channel deliveries must have ended.
 
-    The status is Error only if no channel delivery was withdrawn, because a Package that was
-    replaced or cancelled on one channel did not fail on every channel.
+    The status is Error only if no channel delivery was withdrawn. A Package that was replaced or
+    cancelled on one channel did not fail on every channel.
     """
     statuses = {delivery.status for delivery in deliveries}
     if Status.DELIVERED in statuses:

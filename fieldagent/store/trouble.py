@@ -2,8 +2,8 @@
 other errors.
 
 A full disk, a read error, a lock, a missing permission or a later version do not mean that the file
-is damaged, so the file stays unchanged. Only SQLITE_CORRUPT, SQLITE_NOTADB and the file's own check
-mean damage (https://sqlite.org/rescode.html, PRAGMA quick_check).
+is damaged. In these cases, the file stays unchanged. Only SQLITE_CORRUPT, SQLITE_NOTADB and the
+file's own check mean damage (https://sqlite.org/rescode.html, PRAGMA quick_check).
 """
 
 from __future__ import annotations

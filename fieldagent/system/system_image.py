@@ -132,8 +132,8 @@ def make_delta_name(name: str, id_: str) -> str:
 
 
 def read_around(read: Read, size: int, number: int) -> bytes:
-    """Return the old system's data at the place of a piece, with one piece before and one after it,
-    because files move at most that far between two builds.
+    """Return the old system's data at the place of a piece, with the piece before and the piece
+    after. Files move at most that far between two builds.
     """
     start = max(0, number - 1) * PIECE
     end = min(size, (number + 2) * PIECE)

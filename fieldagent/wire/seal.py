@@ -1,7 +1,7 @@
 """Encrypts envelopes for a group's radio channel, deterministically and without a nonce.
 
-A nonce from a counter is not possible, because a kit would use a value twice after a restart, or
-after an old copy of its card was restored. A nonce from random numbers is not possible, because a
+A nonce from a counter is not possible: after a restart, or after an old copy of its card was
+restored, a kit would use a value twice. A nonce from random numbers is not possible, because a
 small board may have poor random numbers. So the seal uses a synthetic initialization vector (SIV:
 Rogaway and Shrimpton, "Deterministic Authenticated-Encryption", 2006; RFC 5297 builds it from AES).
 A MAC over the content is the tag, and the tag starts the key stream. Equal content results in equal

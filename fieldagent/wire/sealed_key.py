@@ -1,7 +1,7 @@
 """Encrypts a group's new radio key for one kit, so that kits that relay the key cannot read it.
 
 The radio key is sealed (`wire.seal`) with a key that is derived from a secret of the hub and the
-kit: the device's 32-byte master key, otherwise the SHA-256 of its link token.
+kit. The secret is the device's 32-byte master key, otherwise the SHA-256 of its link token.
 """
 
 from __future__ import annotations

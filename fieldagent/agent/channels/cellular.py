@@ -48,8 +48,8 @@ time."""
 PAUSE_SHARE_RANGE = (0.05, 1.0)
 """Range of the random pause, as shares of the longest pause."""
 ORDERLY_PAUSE_MAX_S = 4.0
-"""Longest pause in seconds after the hub closed the link with a regular code, because another hub
-process takes over or the database is unavailable for a moment."""
+"""Longest pause in seconds after the hub closed the link with a regular code. The hub does so if
+another process takes over, or if the database is unavailable for a moment."""
 SHORT_PAUSES_MAX = 5
 """Maximum number of consecutive attempts with pauses of ORDERLY_PAUSE_MAX_S. A hub that closes
 every link has a fault."""

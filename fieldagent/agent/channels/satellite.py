@@ -169,8 +169,8 @@ WRITE_TRIES = 3
 EMPTY_SESSIONS_MAX = 3
 """After this number of consecutive sessions with an empty buffer, we assume that the modem always
 clears a sent message. Each of these sessions must be reported as sent, have moved the MOMSN and
-show no other sign of a reset, and the modem must never have kept a sent message. Without this
-limit, a message would be sent again forever."""
+show no other sign of a reset. The modem must never have kept a sent message. Without this limit, a
+message would be sent again forever."""
 
 
 async def run(

@@ -375,9 +375,9 @@ ACTION_BY_VERB: dict[str, Callable[[CommandContext, StoredCommand], Awaitable[st
 }
 REPEATABLE_VERBS = ("reboot", "set", "hold", "resume", "radio-key", "update")
 """Commands that are carried out again after a restart of the agent if they were begun before it,
-because a repetition has no further effect. A repeated command reboots only once per boot, tries the
-same settings or program only once, holds or releases the same kind, and takes the same step to a
-key."""
+because a repetition has no further effect. A repeated command reboots only once per boot, and tries
+the same settings or program only once. A repeated command also holds or releases the same kind, and
+takes the same step to a key."""
 CHECK_BY_VERB = {"heal": check_healing, "restart": check_restart, "update": check_update}
 """Checks that are made before a command is begun."""
 VERB_CONDITIONS: dict[str, Callable[[CommandContext, StoredCommand], bool]] = {

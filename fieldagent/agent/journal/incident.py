@@ -5,8 +5,7 @@ the Package that raised it. Texts, positions and other items posted as an SOS jo
 incident. Updates about incidents, and the incidents of other kits, are stored too.
 
 A handheld whose owner is unauthenticated opens its own incident. This is necessary because anyone
-can send an SOS by radio, and the end of a false SOS must not end the incident of the kit's own
-people.
+can send an SOS by radio. The end of a false SOS must not end the incident of the kit's own people.
 
     open          raised; no person is known to have seen it
     seen          a person has it

@@ -139,7 +139,7 @@ class PacketReception:
     does not relay for others.
 
     If another kit has our number, perhaps from a cloned card, its packets are stored but not
-    confirmed, because other stations could not know which of the two kits has confirmed them.
+    confirmed. Otherwise, other stations could not know which of the two kits has confirmed them.
     """
 
     def __init__(

@@ -68,7 +68,7 @@ class DayBudget:
 
     async def refund_unspent(self) -> None:
         """Return to the budget the booked credits and SMS of ended Packages that never left over
-        satellite or by SMS, for example because another channel delivered them sooner.
+        satellite or by SMS. Another channel may have delivered them sooner.
         """
         for booking in spending.list_ended_bookings(self._journal, self._name):
             is_deleted = spending.delete_booking(self._name, booking)

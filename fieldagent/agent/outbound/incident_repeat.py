@@ -5,9 +5,11 @@ A channel's acceptance of an item proves little: the operator may lose it, or no
 So the kit repeats each item over the channels that accepted it. Receivers recognise duplicates by
 the item's number. The end depends on the channel:
 
-| channel | ends when | |---|---| | any | the incident is closed or canceled | | Satellite, Cellular
-| the hub has confirmed the item verifiably | | Radio | a person has it (`sos-until=person`), or the
-hub has the item (`sos-until=hub`) |
+| channel | ends when |
+|---|---|
+| any | the incident is closed or canceled |
+| Satellite, Cellular | the hub has confirmed the item verifiably |
+| Radio | a person has it (`sos-until=person`), or the hub has the item (`sos-until=hub`) |
 
 An acknowledgement by another kit does not end the repeats.
 """

@@ -63,8 +63,8 @@ HEARD_MAX = 256
 NODES_MAX = 5_000
 """Maximum number of nodes whose entries wait. A large mesh has some hundred nodes."""
 KEPT_FREE, FREE_QUEUE_PLACES = 4, 1
-"""Number of free places that we leave in the radio's queue for packets that it repeats for others:
-the usual number, and the number if we send an SOS."""
+"""Number of free places that we leave in the radio's queue for packets that it repeats for others.
+The first value is the usual number, and the second value applies if we send an SOS."""
 QUEUE_FULL_MAX_S = 10.0
 """Longest wait in seconds until a full queue is queried again."""
 

@@ -158,7 +158,7 @@ def _read_last_number(place: SettingsPlace) -> int:
 
 def _find_required_channels(new_settings: Settings, *, by_satellite: bool) -> dict[str, str]:
     """Return the channels that work now and remain configured. The link to the hub is always
-    included, with one exception: if a command over satellite brought the settings and the link does
+    included, with one exception. If a command over satellite brought the settings and the link does
     not work, the satellite modem is included instead.
     """
     configured = {"Satellite": new_settings.satellite_port, "Radio": new_settings.radio_port}

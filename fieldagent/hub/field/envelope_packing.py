@@ -115,7 +115,7 @@ class EnvelopeSpace:
     capacity: int
     ordinary: int | None = None
     """Limit for everything that is not SOS. Such entries must fit within this limit, or within the
-    rest of the last credit of the SOS, because credits reserved for an SOS must not pay for other
+    rest of the last credit of the SOS. Credits reserved for an SOS must not pay for other
     entries."""
     tag: int = 0
 
