@@ -56,8 +56,7 @@ class Posting:
     unauthenticated: bool = False
     """True for an SOS whose sender is not authenticated."""
     back: int = 0
-    """For an SOS: number of items back to the first item of the incident
-    (`envelope.Entry.items_back`)."""
+    """For an SOS: number of items back to the incident's first item (`Entry.items_back`)."""
     target: int | None = None
     """Member to whom the item is addressed. None: everyone in the workspace except the sender."""
     team: int | None = None
@@ -325,9 +324,7 @@ def _make_entry(posting: Posting) -> Entry:
 
 
 def _store(db: Db, postings: Sequence[tuple[Posting, int | None]], now: float) -> list[ItemIds]:
-    """Store items. Each item is paired with the device that sent it. An item without a `source` is
-    paired with the device that it is about, or with None.
-    """
+    """Store items, each paired with the device that sent it or that it is about, or with None."""
     return _store_all(db, postings, now)[0]
 
 
@@ -383,9 +380,7 @@ def _store_all(
 def _get_newest(
     postings: Sequence[tuple[Posting, int | None]], now: float
 ) -> dict[PositionSender, Posting]:
-    """Return the newest posting of each sender among the positions of which kits need only the
-    newest.
-    """
+    """Return each sender's newest position. Positions that kits need in full are left out."""
     tracks: dict[PositionSender, Posting] = {}
     for posting, device in postings:
         if device is not None and _spread_of(posting) is DeliverySpread.NEWEST:
