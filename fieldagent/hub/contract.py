@@ -33,7 +33,7 @@ def parse_id(text: str) -> int | None:
 
 
 class Bearer(StrEnum):
-    """Bearer between the hub and a device."""
+    """Network or link over which the hub and a device exchange messages."""
 
     IP = "ip"
     SATELLITE = "satellite"

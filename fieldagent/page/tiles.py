@@ -1,4 +1,4 @@
-"""Tiled maps: the description of a map, and tiles."""
+"""Parsers of a tiled map's description, and of its tiles."""
 
 from __future__ import annotations
 

@@ -172,7 +172,7 @@ class LineSetting(NamedTuple):
     command: str
     query: str
     answer_start: tuple[int, ...]
-    """Beginning of the answer to the query while the setting is active."""
+    """First numbers of the answer to the query while the setting is active."""
 
 
 RING_ALERT_SETTING = LineSetting("AT+SBDMTA=1", "AT+SBDMTA?", (1,))

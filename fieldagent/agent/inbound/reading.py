@@ -52,7 +52,7 @@ async def store_reading(
 
 
 async def report_new_stages(inbox: Inbox, outboxes: Mapping[Channel, ChannelOutbox]) -> None:
-    """Pass new receipts to the channels to the hub, forever."""
+    """Pass new receipts to the channels' queues until cancelled."""
     while True:
         news = inbox.stages
         for outbox in outboxes.values():

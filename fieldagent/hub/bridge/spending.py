@@ -47,7 +47,7 @@ class KitCost(NamedTuple):
 
 
 class Quote(NamedTuple):
-    """Cost of an item before it is entered."""
+    """Cost of an item for each kit, computed before the hub stores the item."""
 
     kits: tuple[KitCost, ...]
     reason: str

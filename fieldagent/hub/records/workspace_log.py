@@ -38,7 +38,7 @@ class Places(NamedTuple):
 
     of_items: Iterator[int]
     of_positions: Iterator[int]
-    """Places for new positions of the workspaces (`newest`)."""
+    """Places for new positions (`newest`), in the order of their workspaces."""
     with_exceptions: set[int]
     """Workspaces in which some devices get their rows at once (`list_direct`)."""
 

@@ -62,7 +62,7 @@ TELEMETRY = 3
 
 
 class _Kind:
-    """Types of a packet's payload."""
+    """Types of payload that a packet on the air can have."""
 
     REQUEST, RESPONSE, TEXT, ACK, ADVERT, GROUP_TEXT = range(6)
 
