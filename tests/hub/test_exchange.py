@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 import cbor2
 import pytest
 
-from fieldagent.hub.access.directory import NAME_BYTES_MAX
+from fieldagent.hub.access.directory import NAME_CHARACTERS_MAX
 from fieldagent.hub.contract import Bearer
 from fieldagent.hub.field import mobile_terminated, operator_handover
 from fieldagent.hub.operator.contract import Verdict
@@ -332,7 +332,7 @@ async def test_full_queue_of_one_device_does_not_block_others_and_keeps_order(st
 
 async def test_largest_item_with_longest_name_is_sent_over_ip(store: Store) -> None:
     async with field(store) as alps:
-        longest = "x" * NAME_BYTES_MAX
+        longest = "x" * NAME_CHARACTERS_MAX
         await store.commit(
             lambda db: db.execute("UPDATE member SET name = ? WHERE id = 1", longest)
         )

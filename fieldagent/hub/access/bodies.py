@@ -9,7 +9,7 @@ from typing import Any
 from fieldagent.http.guard import get_required_body
 from fieldagent.http.message import Request
 from fieldagent.http.problem import Problem
-from fieldagent.hub.access.directory import IMEI, NAME_BYTES_MAX
+from fieldagent.hub.access.directory import IMEI, NAME_CHARACTERS_MAX
 from fieldagent.hub.contract import NUMBER_MAX, parse_id
 from fieldagent.package.reading import (
     Fault,
@@ -65,7 +65,7 @@ def make_wrong(detail: str, member: str) -> Problem:
     )
 
 
-def make_line_reader(size: int = NAME_BYTES_MAX, least: int = 1) -> Reader:
+def make_line_reader(size: int = NAME_CHARACTERS_MAX, least: int = 1) -> Reader:
     """Return a reader for one line of `least` to `size` characters, without control characters. The
     reader raises WrongValue.
     """

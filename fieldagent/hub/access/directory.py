@@ -22,7 +22,7 @@ from fieldagent.system.sentence import sentence
 
 TYPES = ("User", "Device", "Integration", "Resource")
 
-NAME_BYTES_MAX = 80
+NAME_CHARACTERS_MAX = 80
 ONE_TIME_LIFETIME_S = 7 * 86_400.0
 """Seconds for which a one-time password is valid that another person has created."""
 IMEI = re.compile(r"[0-9]{15}", re.ASCII)
@@ -43,9 +43,11 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 def check_name(name: str) -> None:
     """Check that a name is one line of 1 to 80 visible characters. Raises Refused otherwise."""
-    if not name.strip() or len(name) > NAME_BYTES_MAX or _CONTROL.search(name):
+    if not name.strip() or len(name) > NAME_CHARACTERS_MAX or _CONTROL.search(name):
         raise Refused(
-            sentence("a name must have 1 to {most} characters in one line", most=NAME_BYTES_MAX)
+            sentence(
+                "a name must have 1 to {most} characters in one line", most=NAME_CHARACTERS_MAX
+            )
         )
 
 
@@ -104,11 +106,11 @@ def add_user(
     check_name(name)
     # Users may type their address with capital letters when they sign in.
     email = email.lower()
-    if max(len(name.encode()), len(email.encode())) > NAME_BYTES_MAX:
+    if max(len(name.encode()), len(email.encode())) > NAME_CHARACTERS_MAX:
         raise Refused(
             sentence(
                 "name and email can have {most} bytes each, because they are sent to kits",
-                most=NAME_BYTES_MAX,
+                most=NAME_CHARACTERS_MAX,
             )
         )
     if email and _change_one(db, "SELECT id FROM member WHERE lower(email) = ?", email):

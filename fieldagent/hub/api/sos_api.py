@@ -17,7 +17,7 @@ from fieldagent.http.problem import Problem
 from fieldagent.http.query import make_page, read_integer, read_one_of, refuse_others
 from fieldagent.http.routes import Route
 from fieldagent.hub.access.authentication import Authentication
-from fieldagent.hub.access.bodies import make_pattern_reader, read_body
+from fieldagent.hub.access.bodies import make_pattern_reader, read_body, read_id
 from fieldagent.hub.access.caller import Caller, Purpose
 from fieldagent.hub.access.directory import Refused
 from fieldagent.hub.access.repeats import find_answer, read_repeatable, store_result
@@ -159,7 +159,7 @@ class SosApi:
         workspace or of the other kind.
         """
         refuse_others(request, ())
-        number_ = _number(id)
+        number_ = read_id(id)
 
         def read(db: Db) -> dict[str, Any] | None:
             incident = self._find(db, caller.workspace, number_)
@@ -220,7 +220,7 @@ class SosApi:
     async def _carry_out(
         self, request: Request, id_: str, caller: Caller, operation: Deed, text: str
     ) -> Response:
-        number_, repeatable = _number(id_), read_repeatable(request, caller)
+        number_, repeatable = read_id(id_), read_repeatable(request, caller)
 
         def carry_out(db: Db) -> dict[str, Any] | Problem | None:
             earlier_answer = find_answer(db, repeatable)
@@ -285,11 +285,6 @@ def read_note(body: Mapping[str, Any]) -> str:
             422, sentence("note can have {most} characters at most", most=sos_desk.TEXT_MAX)
         )
     return text
-
-
-def _number(text: str) -> int:
-    """Return the id in a path, or 0 if the text is not an id."""
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else 0
 
 
 def _read_search(request: Request) -> str:

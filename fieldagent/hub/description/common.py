@@ -38,7 +38,7 @@ from fieldagent.http.openapi_parts import (
     problem_schema,
 )
 from fieldagent.hub.access.caller import ROLES
-from fieldagent.hub.access.directory import NAME_BYTES_MAX, TYPES
+from fieldagent.hub.access.directory import NAME_CHARACTERS_MAX, TYPES
 from fieldagent.hub.administration.acts import LISTED, LISTED_MAX
 from fieldagent.hub.api.read_api import DELIVERY_STATES
 from fieldagent.hub.contract import Bearer
@@ -150,7 +150,7 @@ def describe_page(about: str, name: str, item: Schema) -> dict[str, Any]:
 
 
 def describe_line(
-    limit: int = NAME_BYTES_MAX, about: str = "", least: int = 1, **more: Any
+    limit: int = NAME_CHARACTERS_MAX, about: str = "", least: int = 1, **more: Any
 ) -> dict[str, Any]:
     """Return the schema of a text without control characters."""
     more = {"maxLength": limit, "pattern": r"^[^\u0000-\u001f\u007f]*$", **more}

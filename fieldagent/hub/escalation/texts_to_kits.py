@@ -27,7 +27,7 @@ def add_voice(db: Db, workspace: int, name: str, now: float) -> int:
 
 def make_voice_name(name: str) -> str:
     """Return the name, shortened to the largest length of a member's name."""
-    return name.encode()[: directory.NAME_BYTES_MAX].decode("utf-8", "ignore")
+    return name[: directory.NAME_CHARACTERS_MAX]
 
 
 def find_excess(db: Db, posting: Posting, kit: int, now: float, language: str = ENGLISH) -> str:
