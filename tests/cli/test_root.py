@@ -358,7 +358,7 @@ NAMES = [
         for name in ("journal.sqlite3", "hub.sqlite3")
         for suffix in (
             *("", "-journal", "-wal", "-shm", "-mark", "-closed", ".before", ".before-new"),
-            *(".before-new-journal", ".restored", ".restored-journal", ".of-9", "-mended"),
+            *(".before-new-journal", ".restored", ".restored-journal", ".of-9", "-repaired"),
         )
     ),
 ]

@@ -301,12 +301,12 @@ def check_step(healing: Healing, step: HealingStep) -> Finding:
     except OSError as error:
         return Finding(False, f"{text}: {_describe_error(error)}")
     if not os.access(path, os.W_OK):
-        mend = "add the agent's user to its group" if step.kind != "usb" else USB_MEND
-        return Finding(False, f"{text}: {path} may not be written: {mend}")
+        remedy = "add the agent's user to its group" if step.kind != "usb" else USB_REMEDY
+        return Finding(False, f"{text}: {path} may not be written: {remedy}")
     return Finding(True, f"{text} can be done, by {path}")
 
 
-USB_MEND = "let a rule of udev give it to the agent's group, or use a command (uhubctl)"
+USB_REMEDY = "let a rule of udev give it to the agent's group, or use a command (uhubctl)"
 
 
 def _describe_error(error: Exception) -> str:

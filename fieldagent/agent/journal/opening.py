@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 
 FILES = ("-wal", "-shm", "")
 """Files of a journal, the main file last."""
-REPAIRED_SUFFIX = "-mended"
+REPAIRED_SUFFIX = "-repaired"
 """Suffix of a new journal that is complete but has not replaced the damaged one yet."""
 FIXED_HEADER_BYTES = (16, 0), (0, 64, 32, 32)
 """Values of the bytes 16, 17 and 20 to 23 in each of our files
@@ -238,15 +238,15 @@ def _install_repaired(path: Path) -> None:
     """If there is a repaired journal, rename the damaged journal and move the repaired one to its
     place.
     """
-    mended = _make_path_beside(path, REPAIRED_SUFFIX)
-    if not mended.exists():
+    repaired = _make_path_beside(path, REPAIRED_SUFFIX)
+    if not repaired.exists():
         return
     damaged = _make_name(path)
     for suffix in FILES:
         part = _make_path_beside(path, suffix)
         if part.exists():
             part.rename(_make_path_beside(damaged, suffix))
-    mended.rename(path)
+    repaired.rename(path)
     sync_folder(path.parent)
 
 

@@ -102,7 +102,7 @@ CREATE TABLE carried ( -- Packages that are a neighbour's, with the number it ga
     sequence INTEGER PRIMARY KEY REFERENCES package ON DELETE CASCADE,
     origin INTEGER NOT NULL,
     origin_sequence INTEGER NOT NULL,
-    back INTEGER NOT NULL DEFAULT 0 -- see `envelope.Entry.back`
+    back INTEGER NOT NULL DEFAULT 0 -- see `envelope.Entry.items_back`
 ) STRICT;
 CREATE INDEX carried_by_origin ON carried (origin, origin_sequence);
 
@@ -129,7 +129,7 @@ CREATE TABLE budget_day ( -- the day whose budget is spent
 ) STRICT;
 
 CREATE TABLE air_time ( -- what the radio was on the air for
-    minute INTEGER PRIMARY KEY, -- of lived time
+    minute INTEGER PRIMARY KEY, -- of elapsed time
     seconds REAL NOT NULL
 ) STRICT;
 """

@@ -85,8 +85,8 @@ class HubPiggyback:
         at_once = self._at_once or any(entry.sos for entry in self._owed_receipts.values())
         owes = bool(self._owed_receipts) and at_once
         free = bool(self._stages) and not self._tariff.compute_units(1)
-        lacks = bool(self._reports or self._unreadable)
-        return lacks or owes or free or self._must_name_incident()
+        has_reports = bool(self._reports or self._unreadable)
+        return has_reports or owes or free or self._must_name_incident()
 
     def _must_name_incident(self) -> bool:
         """Return True if it is time to name the open incident in a separate transmission. The

@@ -258,7 +258,7 @@ async def test_package_survives_an_unplugged_port_of_a_powered_modem(
     async with field_kit(tmp_path) as (sky, k):
         id_ = await k.post()
         await until(lambda: sky.modem.has_transit)
-        sky.port.powered_alone = True
+        sky.port.has_own_power = True
         sky.port.unplug()
         await trio.sleep(1)
         sky.port.plug()

@@ -69,9 +69,9 @@ def _set_service(bench: ImtBench, rest: str) -> str:
 
 
 def _unplug(bench: ImtBench, rest: str) -> str:
-    bench.port.powered_alone = rest == "alone"
+    bench.port.has_own_power = rest == "alone"
     bench.port.unplug()
-    power_text = ", and keeps its power" if bench.port.powered_alone else ""
+    power_text = ", and keeps its power" if bench.port.has_own_power else ""
     return f"unplugged{power_text}; `plug` puts it back"
 
 

@@ -28,7 +28,7 @@ class ImtPort:
         """Seconds that a message needs to reach the network."""
         self.baud: int | None = None
         """Baud rate of the modem. If None, the modem accepts any rate of the host."""
-        self.powered_alone = False
+        self.has_own_power = False
         """True if the modem keeps its power when the port is unplugged."""
         self._plugged = trio.Event()
         self._plugged.set()
@@ -42,7 +42,7 @@ class ImtPort:
 
     def unplug(self) -> None:
         """Remove the serial line, so that its host gets an error. The modem also loses its power,
-        unless `powered_alone` is True.
+        unless `has_own_power` is True.
         """
         if self._plugged.is_set():
             self._plugged = trio.Event()
@@ -63,7 +63,7 @@ class ImtPort:
                     await self._serve(task_status)
                 # trio accepts only one report of the start, and this was the first.
                 task_status = trio.TASK_STATUS_IGNORED
-                if not self.powered_alone:
+                if not self.has_own_power:
                     self.modem.reset()
 
     async def _serve(self, task_status: trio.TaskStatus[None]) -> None:
