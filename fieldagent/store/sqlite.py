@@ -110,7 +110,7 @@ def connect(
             _upgrade_marked(connection, schema, path)
         elif _read_version(connection) != schema.version:
             _migrate(connection, schema)
-        # Detect now, and not only at the first commit, a file that can be read but not written.
+        # A file may be readable but not writable. Detect this now, not at the first commit.
         connection.execute("BEGIN IMMEDIATE")
         connection.execute(f"PRAGMA user_version={schema.version}")
         connection.execute("ROLLBACK")

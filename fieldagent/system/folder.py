@@ -21,7 +21,7 @@ def replace_file(path: Path, content: bytes, *, mode: int = 0o600, group: str = 
     """Write the file atomically: after a power cut, the folder has either the old file or the
     complete new file. Raises OSError.
 
-    The file gets `group` if it exists and the caller may set it.
+    The file gets the group `group` if this group exists and the process is allowed to set it.
     """
     temporary = path.with_name(f"{path.name}.new")
     # Remove an old temporary file without opening it. A power cut or another user may have left it.

@@ -61,7 +61,7 @@ class Delivery:
 
 
 class HandoverOutcome(Enum):
-    """Result of one attempt."""
+    """Result of one attempt to hand a delivery over to its hook."""
 
     HANDED = "handed"
     """The hook has accepted the delivery."""

@@ -220,9 +220,10 @@ class Bits:
         self.write_bits(code & (1 << parameter) - 1, parameter)
 
     def write_golomb(self, code: int, order: int) -> None:
-        """Append an exponential Golomb code. Remove the low `order` bits of the code and add one.
-        Write a zero for each bit of this number except the first, then the number, and then the low
-        bits.
+        """Append the number `code` as an exponential Golomb code of the given order.
+
+        The number (code >> order) + 1 follows one zero for each of its bits except the first. Then
+        the low `order` bits of `code` follow.
         """
         high = (code >> order) + 1
         self.write_bits(0, high.bit_length() - 1)

@@ -265,7 +265,7 @@ _POWER_CYCLE_STEPS: dict[str, Callable[[str], None]] = {
 }
 """Steps that switch a device off."""
 _SWITCH_ON_STEPS: dict[str, Callable[[str], None]] = {
-    # Repeat the whole step, because the state of the line is unknown and the order must be kept.
+    # Repeat the whole step: the level of the GPIO line is unknown, and off must come before on.
     "gpio": _sleep,
     "rockblock": _power_rockblock,
     "usb": partial(_authorize, value="1"),

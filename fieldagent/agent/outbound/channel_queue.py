@@ -62,7 +62,7 @@ class ChannelQueue:
         """Kinds of posted Packages that are held back until they are resumed; an SOS is never held
         back."""
         self.held: set[int] = set()
-        """Packages that are held back."""
+        """Sequences of single Packages that are held back until they are resumed."""
         self.changed = trio.Event()
         """Event that is set when a Package is added or settled. A new event then replaces it."""
         self._queue = Queue()

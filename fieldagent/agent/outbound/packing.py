@@ -262,7 +262,7 @@ class Packing:
             if alone and not is_urgent:
                 passed_over.append(key)
                 break
-            # An SOS of others that is sent with the kit's own SOS must be paid from its own budget.
+            # In a message with the kit's own SOS, an SOS of others uses only the ordinary budget.
             own = is_urgent and not (segments and self.queue.is_sos_of_others(key))
             fill_limit = (
                 capacity if own else self._compute_fill_limit(draft, capacity, ordinary_bytes)

@@ -45,7 +45,7 @@ class SatelliteSeat(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SatelliteModem:
-    """One kind of satellite modem, with the facts for the settings, the status and the assembly."""
+    """One kind of satellite modem: its settings, its driver, and how a port is checked for it."""
 
     name: str
     """Name in `satellite-modem`."""

@@ -30,8 +30,8 @@ from fieldagent.system.wording import describe_reason, format_count
 TIMEOUT_S = 30.0
 """Timeout of one attempt in seconds."""
 RETRY_TIMES_S, PATIENCE_UNREACHED = 300.0, 30.0
-"""Default of `--patience`: seconds of retries at a hub that has responded, and at an address where
-no hub has responded."""
+"""Defaults of `--patience` in seconds. The first applies if the hub has responded before, the
+second if no hub has responded at this address."""
 RETRY_PAUSE_S = 5.0
 """Seconds before the next attempt, unless the hub's response contains a Retry-After."""
 

@@ -60,8 +60,7 @@ def _make_request(arguments: argparse.Namespace) -> dict[str, Any]:
         return body
     place = read_place(arguments.position)
     body["position"] = {**place.get_degrees(), "source": PositionSource.TYPED}
-    # The position and the text are both positional words, so the words after the position are the
-    # text.
+    # Position and text are both positional arguments, so the words after the position are the text.
     if arguments.content is None and place.remaining_words:
         body["text"] = " ".join(place.remaining_words)
     elif place.remaining_words:

@@ -145,9 +145,9 @@ class Programs(NamedTuple):
 def _find_programs(order: UpdateOrder, place: Place, brought: SignedDelta | None) -> Programs:
     program = order.program
     if program.is_file() and brought is not None:
-        now = program.read_bytes()
-        new, version = _build_from_delta(brought, now, order.key)
-        return Programs(order.what or "the offered program", new, now, signed_as=version)
+        installed = program.read_bytes()
+        new, version = _build_from_delta(brought, installed, order.key)
+        return Programs(order.what or "the offered program", new, installed, signed_as=version)
     if program.is_file():
         address = order.what or load(order.settings).update_address
         if not address:
@@ -155,9 +155,9 @@ def _find_programs(order: UpdateOrder, place: Place, brought: SignedDelta | None
                 "name the program, a file or an address: `fieldagent update FILE|URL`"
                 " (or set update-address)"
             )
-        now = program.read_bytes()
-        new, version = _verify_program(address, now, order.key, place)
-        return Programs(address, new, now, signed_as=version)
+        installed = program.read_bytes()
+        new, version = _verify_program(address, installed, order.key, place)
+        return Programs(address, new, installed, signed_as=version)
     if not (program.parent / "__main__.py").exists():
         raise NotTaken(f"{program} is not there: `sudo systemd/install` installs the program")
     try:

@@ -135,8 +135,8 @@ def _is_named(words: str, message: WrittenMessage) -> bool:
 
 
 def _find_voice(db: Db, message: WrittenMessage, now: float) -> tuple[int, bool]:
-    """Return the member in whose name the kit sees answers from this address, and True if the
-    member has just been created. Such a member cannot sign in.
+    """Return the member that the kit sees as the sender of answers from this address. The second
+    value is True if the member is new. Such a member cannot sign in.
     """
     voice = db.execute(
         "SELECT member.id FROM member JOIN membership ON membership.member = member.id"

@@ -73,8 +73,8 @@ class KitSmsInbox:
         )
 
     async def report(self, message_id: str, reached: bool, reason: str = "") -> None:
-        # This is the report of the network about the SMS. It does not end a frame, because only the
-        # kit's own acknowledgement does.
+        # The network reports that the SMS was delivered. The frame stays open until the kit itself
+        # acknowledges it.
         await self._answers.report(message_id, reached, reason)
 
 

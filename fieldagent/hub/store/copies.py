@@ -2,9 +2,9 @@
 
 SQLite treats any log next to a database file as the log of that file. If a copy replaces a database
 and the old log stays, SQLite replays that log into the copy. Old content then reappears, in full or
-in part, and the file is damaged. So a copy does not declare in its header that it has a log (bytes
-18 and 19, https://sqlite.org/fileformat2.html#the_database_header). A database of the hub always
-declares a log. A log next to a copy therefore belongs to another database.
+in part, and the file is damaged. So a copy is not in WAL mode: its header has no log (bytes 18
+and 19, https://sqlite.org/fileformat2.html#the_database_header). A database of the hub is always in
+WAL mode. A log next to a copy therefore belongs to another database.
 
 SQLite treats a file of 0 bytes or 1 byte as a new database, and removes the log next to it. A
 database of the hub has its first page before it has a log. If there is a log but no content, the

@@ -131,9 +131,9 @@ _Lines: TypeAlias = (
 
 @dataclass(slots=True)
 class ImtModem:
-    """Sends requests and receives answers on one open port. Only `listen` reads from the port. It
-    also gives the modem the segments of the outgoing message, and collects the segments of incoming
-    messages.
+    """Sends requests and receives answers on one open port. Only `listen` reads from the port.
+    `listen` also gives the modem the segments of the outgoing message, and collects the segments of
+    incoming messages.
     """
 
     port: SerialPort

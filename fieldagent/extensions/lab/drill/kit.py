@@ -275,7 +275,7 @@ class Kit:
 
     async def _call_for_help(self) -> None:
         text = f"{self.plan.name}: we need help"
-        # A person who needs help switches on the kit.
+        # Wait until the kit has power, because only a running kit can accept the SOS.
         while self.agent is None:
             await trio.sleep(60)
         await self._post({"message": {"content": text}, "priority": SOS_PRIORITY})

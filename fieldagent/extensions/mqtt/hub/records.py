@@ -263,7 +263,7 @@ def find_member(db: Db, workspace: int, sender: str, now: float) -> int:
 
 
 def find_user(db: Db, workspace: int, kit: int) -> int | None:
-    """Return the user of a kit that is in use, or None if there is no such kit."""
+    """Return the id of the kit's user, or None if the kit is unknown or disabled."""
     rows = db.execute(
         "SELECT member FROM device WHERE id = ? AND workspace = ? AND disabled IS NULL",
         *(kit, workspace),

@@ -148,7 +148,7 @@ def _describe_cost(
 
 
 def _find_person(db: Db, inbox: TakInbox, author: TakUnit, now: float) -> TakPerson | TakOutcome:
-    """Return the author, or the result if the hub does not accept messages from this author."""
+    """Return the person who wrote, or a TakOutcome with the reason if the hub refuses them."""
     callsign = make_visible(author.callsign)[:CALLSIGN_MAX]
     if not callsign or len(author.uid) > UID_MAX:
         return TakOutcome(ItemResult.REFUSED)

@@ -140,7 +140,7 @@ def list_alerts(own_unit: TakUnit, status: dict[str, Any]) -> list[LanAlert]:
         ringing.append(LanAlert(own_unit, _find_place(own_incident["items"])))
     for each in status["heard"]:
         if each["state"] == "open":
-            # Station 0 is this kit. Only numbers distinguish unknown handhelds.
+            # Station 0 is this kit and all its handhelds. The incident's number tells them apart.
             station = str(each["station"] or f"0-{each['number']}")
             name = str(each.get("name") or f"kit {station}")
             ringing.append(LanAlert(TakUnit(f"{PREFIX}S-{station}", name)))
