@@ -246,7 +246,7 @@ def _get_channels(settings: Settings) -> frozenset[Channel]:
         Channel.CELLULAR: settings.hub_address,
         Channel.RADIO: settings.radio_port,
     }
-    return frozenset(channel for channel, place in places.items() if place is not None)
+    return frozenset(channel for channel, port in places.items() if port is not None)
 
 
 def make_channel_queue(journal: Journal, channel: Channel) -> ChannelQueue:

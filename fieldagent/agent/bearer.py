@@ -62,7 +62,9 @@ def make_bearers(settings: Mapping[str, Any]) -> dict[str, Bearer]:
     bearers = {
         name: part.bearer for name, part in find_enabled_parts(settings).items() if part.bearer
     }
-    return {name: import_own(place)(settings[name]) for name, place in bearers.items()}
+    return {
+        name: import_own(factory_name)(settings[name]) for name, factory_name in bearers.items()
+    }
 
 
 def get_bearer_bytes(settings: Mapping[str, Any]) -> int:

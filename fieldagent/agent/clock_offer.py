@@ -23,9 +23,9 @@ def offer_time(clock: ElapsedTime, state_directory: Path) -> None:
     """Write the correct time to the file if the system's clock is wrong and root's unit has
     processed the previous file.
     """
-    place = state_directory / CLOCK_OFFER
+    offer_path = state_directory / CLOCK_OFFER
     reference = clock.find_better_time()
-    if reference is None or place.exists():
+    if reference is None or offer_path.exists():
         return
     offer = {
         "source": reference.source,
@@ -34,7 +34,7 @@ def offer_time(clock: ElapsedTime, state_directory: Path) -> None:
         "unix": reference.unix,
     }
     try:
-        replace_file(place, json.dumps(offer).encode())
+        replace_file(offer_path, json.dumps(offer).encode())
     except OSError as error:
         log.warning(
             "the time cannot be stored for the service that sets the system clock: %s", error

@@ -99,13 +99,13 @@ class Events:
         self._listeners += 1
         self._somebody.set()
         try:
-            place, beginning = self._begin(request.last)
+            position_in_log, beginning = self._begin(request.last)
             last_states: dict[tuple[str, str], Any] = {}
             yield LISTENING_COMMENT + beginning
             deadline = waits.compute_next_tick(request.quiet_max_s)
             while True:
-                events, place = self._read_changes_since(place, request.topics)
-                events += self._encode_change(place, request.topics, last_states)
+                events, position_in_log = self._read_changes_since(position_in_log, request.topics)
+                events += self._encode_change(position_in_log, request.topics, last_states)
                 if not events:
                     with trio.move_on_at(deadline):
                         await self._news.wait()
@@ -123,14 +123,14 @@ class Events:
         """Return the number of the change after which the stream continues, and the stream's first
         bytes. `last` is the request's `Last-Event-ID`, or ''.
         """
-        place = changes.get_newest(self._journal)
+        newest = changes.get_newest(self._journal)
         if not last:
-            return place, b""
+            return newest, b""
         if re.fullmatch(r"[0-9]{1,18}", last, re.ASCII) and changes.is_known(
             self._journal, int(last)
         ):
             return int(last), b""
-        return place, encode_event(place, "lost", "{}")
+        return newest, encode_event(newest, "lost", "{}")
 
     def _read_changes_since(self, place: int, topics: frozenset[str]) -> tuple[bytes, int]:
         if not changes.is_known(self._journal, place):

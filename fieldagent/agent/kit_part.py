@@ -78,7 +78,8 @@ def list_part_names() -> list[str]:
 def get_device_parts() -> dict[str, KitPart]:
     """Return the parts that have a device, by the setting of its port."""
     return {
-        port: import_named_object(place, KitPart) for port, place in list_places("devices").items()
+        port: import_named_object(part_name, KitPart)
+        for port, part_name in list_places("devices").items()
     }
 
 
@@ -107,7 +108,7 @@ def get_kit_parts() -> Mapping[str, KitPart]:
     part_places = dict.fromkeys(
         (*list_places("kit_parts").values(), *list_places("devices").values())
     )
-    parts = [import_named_object(place, KitPart) for place in part_places]
+    parts = [import_named_object(part_name, KitPart) for part_name in part_places]
     return {part.name: part for part in parts}
 
 

@@ -126,10 +126,13 @@ class UpdateNews:
         await waits.sleep(FIRST_LOOK_S)
         while True:
             offered_address = self._find_offered_address()
-            again = trio.current_time() + await self._check_for_updates(offered_address)
+            next_check_at = trio.current_time() + await self._check_for_updates(offered_address)
             for notice in self.list_notices():
                 log.warning("%s", notice)
-            while self._find_offered_address() == offered_address and trio.current_time() < again:
+            while (
+                self._find_offered_address() == offered_address
+                and trio.current_time() < next_check_at
+            ):
                 await trio.sleep_until(waits.compute_nearest_beat(OFFER_CHECK_INTERVAL_S))
 
     async def _check_for_updates(self, offered_address: str) -> float:

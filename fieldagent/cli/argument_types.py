@@ -111,8 +111,8 @@ def watch_hours(text: str) -> tuple[int, int] | None:
     """
     if text in ("always", "none"):
         return (0, 0) if text == "always" else None
-    start, ends = text.split("-")
-    return read_minute(start), read_minute(ends)
+    start, end = text.split("-")
+    return read_minute(start), read_minute(end)
 
 
 watch_hours.__name__ = "hours such as 06:00-22:00, always or none"

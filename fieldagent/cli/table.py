@@ -85,22 +85,22 @@ def read_table(
         elif line.startswith("@"):
             into = fragments.setdefault(line, [])
         else:
-            head, _, summary = line.partition(": ")
-            command_path, _, call = head.partition(" -> ")
+            command_part, _, summary = line.partition(": ")
+            command_path, _, call = command_part.partition(" -> ")
             command_path, _, group = command_path.partition(" [")
-            place, *endings = call.split() or [""]
-            place, _, values = place.partition("(")
+            call_name, *endings = call.split() or [""]
+            call_name, _, values = call_name.partition("(")
             into = []
             commands.append(
                 Command(
                     (*above, *command_path.split()),
                     group[:-1],
                     [],
-                    place if "." in place else place and f"{package}.{place}",
+                    call_name if "." in call_name else call_name and f"{package}.{call_name}",
                     dict(each.split("=") for each in values[:-1].split(",") if each),
                     summary,
                     into,
-                    endings or ([ending] if place and ending else []),
+                    endings or ([ending] if call_name and ending else []),
                     fragments,
                     types,
                 )
@@ -192,8 +192,8 @@ def read_argument(line: str, types: Types) -> tuple[list[str], dict[str, Any]]:
     """Return the names of an argument and its options for argparse. Raises KeyError if its type is
     unknown.
     """
-    head, _, text = line.partition(": ")
-    name, *tokens = head.split()
+    argument_part, _, text = line.partition(": ")
+    name, *tokens = argument_part.split()
     marks = name[len(name.rstrip(NARGS)) :]
     names = name.rstrip(NARGS).split(",")
     is_option = name.startswith("-")

@@ -60,7 +60,12 @@ def add_extensions(value: str) -> tuple[str, ...]:
     location.
     """
     extension_names = tuple(value.split())
-    _THIRD_PARTY.update({place: import_named_object(place, Extension) for place in extension_names})
+    _THIRD_PARTY.update(
+        {
+            extension_name: import_named_object(extension_name, Extension)
+            for extension_name in extension_names
+        }
+    )
     return extension_names
 
 

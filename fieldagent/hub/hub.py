@@ -610,12 +610,12 @@ async def _commit_in_batches(hub: Hub, some: Callable[[Db], int]) -> None:
 async def _expire(hub: Hub) -> None:
     while True:
         any_write = hub.store.get_event(ANY_WRITE_TOPIC)
-        soonest = 0.0
+        next_due = 0.0
         with log_once():
-            soonest = await hub.store.read(forgetting.compute_next_expiry)
-        if soonest <= time.time():
+            next_due = await hub.store.read(forgetting.compute_next_expiry)
+        if next_due <= time.time():
             await _commit_in_batches(hub, lambda db: forgetting.expire_deliveries(db, time.time()))
-        await idle.wait_until_due(any_write, soonest - time.time())
+        await idle.wait_until_due(any_write, next_due - time.time())
 
 
 async def _watch_kits(hub: Hub) -> None:
@@ -633,8 +633,8 @@ async def _run_housekeeping(hub: Hub) -> None:
         asks_for_space = True
         with log_once():
             asks_for_space = await hub.store.read(fragments.can_have_missing)
-        again = HOUSEKEEPING_INTERVAL_S if asks_for_space else IDLE_HOUSEKEEPING_INTERVAL_S
-        await idle.wait_until_due(any_write, again, beat=HOUSEKEEPING_INTERVAL_S, net=again)
+        interval = HOUSEKEEPING_INTERVAL_S if asks_for_space else IDLE_HOUSEKEEPING_INTERVAL_S
+        await idle.wait_until_due(any_write, interval, beat=HOUSEKEEPING_INTERVAL_S, net=interval)
 
 
 async def _forget(hub: Hub) -> None:

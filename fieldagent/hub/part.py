@@ -97,6 +97,6 @@ def list_console_parts() -> dict[str, str]:
 
 def _load_parts() -> dict[str, HubPart]:
     return {
-        name: import_named_object(place, HubPart)
-        for name, place in list_places("hub_parts").items()
+        name: import_named_object(part_place, HubPart)
+        for name, part_place in list_places("hub_parts").items()
     }

@@ -55,8 +55,8 @@ def check_tile_address(value: str) -> str:
     Raises WrongProperty for any other value.
     """
     remainder = value
-    for place in ("{z}", "{x}", "{y}"):
-        remainder = remainder.replace(place, "", 1) if place in value else ""
+    for placeholder in ("{z}", "{x}", "{y}"):
+        remainder = remainder.replace(placeholder, "", 1) if placeholder in value else ""
     sound = _TILES.fullmatch(remainder) and not set(remainder) & set("{}<>\"'\\")
     if not sound or "{" in urlsplit(value).netloc:
         raise WrongProperty(

@@ -79,10 +79,10 @@ def _apply_card(card: Path, target: Path, as_json: bool) -> int:
             raise InvalidSettings(card, ["it sets nothing"])
     except InvalidSettings as wrong:
         consequence = "Nothing was applied. The kit keeps its settings."
-        again = f"Correct {card.name} on the card, and start the kit again."
-        print_failure(f"{wrong}\n{consequence} {again}")
+        advice = f"Correct {card.name} on the card, and start the kit again."
+        print_failure(f"{wrong}\n{consequence} {advice}")
         replace_file(
-            card.with_name(RESULT), "\n".join([consequence, *wrong.faults, again, ""]).encode()
+            card.with_name(RESULT), "\n".join([consequence, *wrong.faults, advice, ""]).encode()
         )
         return SETTINGS
     write_settings_file(text, target)

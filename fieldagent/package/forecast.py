@@ -155,17 +155,19 @@ def _compute_shares(deliveries: Sequence[PastDelivery], now: float) -> list[tupl
     order.
     """
     # If times are equal, count deliveries first.
-    ends = sorted(
+    ended_deliveries = sorted(
         (seconds, not is_delivered)
         for seconds, is_delivered in (_get_waiting_time(delivery, now) for delivery in deliveries)
     )
     steps, waiting = [], 1.0
-    for place, (seconds, censored) in enumerate(ends):
+    for index, (seconds, censored) in enumerate(ended_deliveries):
         if not censored:
-            waiting *= 1 - 1 / (len(ends) - place)
+            waiting *= 1 - 1 / (len(ended_deliveries) - index)
             steps.append((seconds, 1 - waiting))
     return steps
 
 
 def _find_time_of_share(steps: Sequence[tuple[float, float]], share: float) -> float | None:
-    return next((seconds for seconds, reached in steps if reached >= share - _ROUNDING), None)
+    return next(
+        (seconds for seconds, reached_share in steps if reached_share >= share - _ROUNDING), None
+    )

@@ -95,14 +95,14 @@ def read_grid(text: str) -> tuple[float, float]:
     """
     typed = text.strip().upper()
     if match := _POLAR.match(typed):
-        place = _read_at_pole(match[1], typed[match.end() :])
+        pole_position = _read_at_pole(match[1], typed[match.end() :])
     elif match := _ZONE.match(typed):
-        place = _read_in_zone(int(match[1]), match[2], typed[match.end() :])
+        pole_position = _read_in_zone(int(match[1]), match[2], typed[match.end() :])
     else:
-        place = None
-    if place is None:
+        pole_position = None
+    if pole_position is None:
         raise NotInGrid(text)
-    return place
+    return pole_position
 
 
 def _read_in_zone(zone: int, band: str, digits: str) -> tuple[float, float] | None:

@@ -59,10 +59,14 @@ def _is_small(text: str) -> bool:
     """Return True if the text cannot exceed a limit, even if all its brackets and commas are
     outside strings.
     """
-    opened = text.count("{") + text.count("[")
+    bracket_count = text.count("{") + text.count("[")
     commas = text.count(",")
     others = text.count('"') + text.count("}") + text.count("]")
-    return opened <= DEPTH_MAX and commas < MEMBERS_MAX and opened + commas + others <= PARTS_MAX
+    return (
+        bracket_count <= DEPTH_MAX
+        and commas < MEMBERS_MAX
+        and bracket_count + commas + others <= PARTS_MAX
+    )
 
 
 def check_depth(text: str) -> None:

@@ -37,8 +37,8 @@ def make_geojson(places: Sequence[PlacedPoint]) -> dict[str, Any]:
 
 
 def _make_feature(point: PlacedPoint) -> dict[str, Any]:
-    place = point.place
-    coordinates = [place.longitude, place.latitude]
+    location = point.place
+    coordinates = [location.longitude, location.latitude]
     properties: dict[str, Any] = {
         "sender": point.sender.id,
         "name": point.sender.name,
@@ -46,14 +46,14 @@ def _make_feature(point: PlacedPoint) -> dict[str, Any]:
         "timestamp": format_timestamp(point.moment),
         "sos": point.sos,
     }
-    if isinstance(place, Waypoint):
-        properties |= {"waypoint": place.name, "notes": place.notes}
+    if isinstance(location, Waypoint):
+        properties |= {"waypoint": location.name, "notes": location.notes}
     else:
         properties |= {
-            "speedOverGround": place.speed_over_ground,
-            "courseOverGround": place.course_over_ground,
+            "speedOverGround": location.speed_over_ground,
+            "courseOverGround": location.course_over_ground,
         }
-        coordinates += [] if place.altitude is None else [place.altitude]
+        coordinates += [] if location.altitude is None else [location.altitude]
     return {
         "type": "Feature",
         "id": point.id,
@@ -163,15 +163,15 @@ def _format_coordinates(point: PlacedPoint, height: float | None) -> str:
 
 
 def _format_point(tag: str, point: PlacedPoint) -> str:
-    place = point.place
+    location = point.place
     height = words = ""
-    if isinstance(place, Waypoint):
-        notes = "" if place.notes is None else f"<desc>{_escape_text(place.notes)}</desc>"
-        words = f"<name>{_escape_text(place.name)}</name>{notes}"
-    elif place.altitude is not None:
-        height = f"<ele>{place.altitude}</ele>"
+    if isinstance(location, Waypoint):
+        notes = "" if location.notes is None else f"<desc>{_escape_text(location.notes)}</desc>"
+        words = f"<name>{_escape_text(location.name)}</name>{notes}"
+    elif location.altitude is not None:
+        height = f"<ele>{location.altitude}</ele>"
     return (
-        f'<{tag} lat="{place.latitude:.7f}" lon="{place.longitude:.7f}">{height}'
+        f'<{tag} lat="{location.latitude:.7f}" lon="{location.longitude:.7f}">{height}'
         f"<time>{format_timestamp(point.moment)}</time>{words}</{tag}>"
     )
 

@@ -21,8 +21,8 @@ def read_tile(path: Path, zoom: int, x: int, y: int) -> Tile | None:
     """Return a tile, or None if the map does not have it. `y` counts from the north. Raises
     UnusableMap if the map file cannot be read.
     """
-    look = pmtiles_file.read_tile if _is_pmtiles(path) else mbtiles.read_tile
-    return look(path, zoom, x, y)
+    read_picture = pmtiles_file.read_tile if _is_pmtiles(path) else mbtiles.read_tile
+    return read_picture(path, zoom, x, y)
 
 
 def _is_pmtiles(path: Path) -> bool:

@@ -116,13 +116,15 @@ async def _serve_about_server(
 async def _serve_tile(
     carried_map: CarriedMap, request: Request, zoom: str, x: str, y: str, caller: object = None
 ) -> Response:
-    place = [int(each) if each.isdecimal() and len(each) < 9 else -1 for each in (zoom, x, y)]
-    if carried_map.path is None or not 0 <= place[0] <= ZOOM_MAX or min(place) < 0:
+    tile_numbers = [
+        int(each) if each.isdecimal() and len(each) < 9 else -1 for each in (zoom, x, y)
+    ]
+    if carried_map.path is None or not 0 <= tile_numbers[0] <= ZOOM_MAX or min(tile_numbers) < 0:
         raise Problem(404, "the map has no such tile: /map/ZOOM/X/Y, with a map-file")
-    if max(place[1:]) >= 2 ** place[0]:
+    if max(tile_numbers[1:]) >= 2 ** tile_numbers[0]:
         raise Problem(404, "the map has no such tile: the world ends before it")
     try:
-        tile = await carried_map.read_tile(*place)
+        tile = await carried_map.read_tile(*tile_numbers)
     except UnusableMap as unusable:
         raise Problem(404, str(unusable)) from None
     if tile is None and carried_map.is_vector:

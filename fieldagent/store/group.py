@@ -186,16 +186,16 @@ class GroupCommit(Generic[C]):
         self._enough = len(orders)
         self.writing_since = trio.current_time()
         try:
-            took = await trio.to_thread.run_sync(self._run_timed, orders)
+            seconds = await trio.to_thread.run_sync(self._run_timed, orders)
         except Exception as error:
             # If the system cannot start a thread now, fail the orders, so that no caller waits
             # forever.
-            took = 0.0
+            seconds = 0.0
             for order in orders:
                 order.error = error
         self.writing_since = inf
         for order in orders:
-            order.pay(took / len(orders))
+            order.pay(seconds / len(orders))
             if isinstance(order.error, StoreFailed):
                 self.failed = order.error
             if order.caller is not None:

@@ -267,8 +267,8 @@ def open_reader(path: Path) -> sqlite3.Connection:
     """Open a database file for reading, in any thread. Raises sqlite3.OperationalError if the file
     is missing.
     """
-    place = f"file:{_quote(path)}?mode=ro"
-    connection = sqlite3.connect(place, uri=True, check_same_thread=False)
+    file_address = f"file:{_quote(path)}?mode=ro"
+    connection = sqlite3.connect(file_address, uri=True, check_same_thread=False)
     # Read damaged text without an error, so that the damage can be found.
     connection.text_factory = partial(str, encoding="utf-8", errors="replace")
     return connection

@@ -93,11 +93,12 @@ def _describe_place(path: Path, file_name: str) -> tuple[str, str]:
     if statistics is not None and statistics.f_flag & os.ST_RDONLY:
         return "the disk is mounted for reading only", "Mount it for writing, then start again"
     me = os.geteuid()
-    for place in (path, folder):
-        if place.exists() and place.stat().st_uid != me != 0:
-            owner = place.stat().st_uid
+    for checked_path in (path, folder):
+        if checked_path.exists() and checked_path.stat().st_uid != me != 0:
+            owner = checked_path.stat().st_uid
             return (
-                f"{place} belongs to user {owner}, and this program runs as user {me}: {file_name}",
+                f"{checked_path} belongs to user {owner}, and this program runs as user {me}:"
+                f" {file_name}",
                 "Run it as that user, or give the file to this one (chown)",
             )
     return file_name, (

@@ -158,18 +158,18 @@ def find_owner(folder: Path) -> Owner:
     """
     remaining_names = [*reversed(folder.absolute().parts[1:])]
     links = 0
-    here, place = os.open("/", _ONLY_NAME), Path("/")
+    here, path = os.open("/", _ONLY_NAME), Path("/")
     try:
         status = os.fstat(here)
         while remaining_names:
             name = remaining_names.pop()
-            _require_ours(status, place, last=False)
+            _require_ours(status, path, last=False)
             try:
                 next_folder = os.open(name, _ONLY_NAME, dir_fd=here)
             except FileNotFoundError:
                 break
             before, entry = status, os.fstat(next_folder)
-            _require_one_owner(before, entry, place / name)
+            _require_one_owner(before, entry, path / name)
             if stat.S_ISLNK(entry.st_mode):
                 os.close(next_folder)
                 if (links := links + 1) > LINKS_MAX:
@@ -178,17 +178,17 @@ def find_owner(folder: Path) -> Owner:
                 remaining_names += reversed(target.parts[target.is_absolute() :])
                 if not target.is_absolute():
                     continue
-                next_folder, place = os.open("/", _ONLY_NAME), Path()
+                next_folder, path = os.open("/", _ONLY_NAME), Path()
                 name = "/"
                 entry = os.fstat(next_folder)
             os.close(here)
-            here, place, status = next_folder, place / name, entry
+            here, path, status = next_folder, path / name, entry
             if not stat.S_ISDIR(status.st_mode):
-                raise NotADirectoryError(f"{place} is not a folder")
-        _require_ours(status, place, last=True)
+                raise NotADirectoryError(f"{path} is not a folder")
+        _require_ours(status, path, last=True)
     finally:
         os.close(here)
-    return _get_owner(status, place)
+    return _get_owner(status, path)
 
 
 def _require_ours(status: os.stat_result, place: Path, *, last: bool) -> None:

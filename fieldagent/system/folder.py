@@ -82,12 +82,12 @@ def write_in_slots(path: Path, content: bytes) -> None:
     except FileNotFoundError:
         slots = b""
     newest = max((number for number, _ in _read_complete_slots(slots)), default=-1)
-    slot, place = _make_slot(newest + 1, content), (newest + 1) % 2 * SLOT_BYTES
+    slot, slot_offset = _make_slot(newest + 1, content), (newest + 1) % 2 * SLOT_BYTES
     if len(slots) != 2 * SLOT_BYTES:
-        replace_file(path, bytes(place) + slot + bytes(SLOT_BYTES - place))
+        replace_file(path, bytes(slot_offset) + slot + bytes(SLOT_BYTES - slot_offset))
         return
     with path.open("r+b", buffering=0) as file:
-        os.pwrite(file.fileno(), slot, place)
+        os.pwrite(file.fileno(), slot, slot_offset)
         os.fdatasync(file.fileno())
 
 

@@ -51,7 +51,7 @@ class _TupleMaker(type):
     def __new__(cls, name: str, bases: tuple[type, ...], body: dict[str, Any]) -> Any:
         fields = tuple(body.get("__annotations__", ()))
         defaults = {field: body.pop(field) for field in fields if field in body}
-        getters = {field: _tuplegetter(place, None) for place, field in enumerate(fields)}
+        getters = {field: _tuplegetter(index, None) for index, field in enumerate(fields)}
         others = tuple(base for base in bases if not isinstance(base, _TupleMaker))
 
         def make_first(cls: Any, /, *values: Any, **members: Any) -> Any:

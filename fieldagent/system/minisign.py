@@ -114,14 +114,16 @@ def _find_key(signature: Signature, keys: Iterable[TrustedKey]) -> TrustedKey:
 def _is_valid(signed_data: bytes, signature: bytes, key: TrustedKey) -> bool:
     pem = base64.b64encode(DER + key.key).decode()
     with tempfile.TemporaryDirectory() as directory:
-        place = Path(directory)
-        (place / "key").write_text(f"-----BEGIN PUBLIC KEY-----\n{pem}\n-----END PUBLIC KEY-----\n")
-        (place / "signature").write_bytes(signature)
-        (place / "signed").write_bytes(signed_data)
+        folder = Path(directory)
+        (folder / "key").write_text(
+            f"-----BEGIN PUBLIC KEY-----\n{pem}\n-----END PUBLIC KEY-----\n"
+        )
+        (folder / "signature").write_bytes(signature)
+        (folder / "signed").write_bytes(signed_data)
         command = ["openssl", "pkeyutl", "-verify", "-pubin", "-inkey", "key", "-rawin"]
         process = subprocess.run(
             [*command, "-in", "signed", "-sigfile", "signature"],
-            cwd=place,
+            cwd=folder,
             stdin=subprocess.DEVNULL,
             capture_output=True,
             timeout=60,

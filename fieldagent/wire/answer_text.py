@@ -54,8 +54,8 @@ def _find_most(select: Callable[[int], Sequence[str]], maximum: int, size: int) 
     low, high = 0, maximum
     while low < high:
         middle = (low + high + 1) // 2
-        fits = len(pack("\n".join(select(middle)))) <= size
-        low, high = (middle, high) if fits else (low, middle - 1)
+        does_fit = len(pack("\n".join(select(middle)))) <= size
+        low, high = (middle, high) if does_fit else (low, middle - 1)
     return low
 
 

@@ -57,11 +57,11 @@ class Decoder:
         """Decode the next choice and return its index. `choice` is ignored. After the end of the
         number, zeros are read.
         """
-        ends = list(accumulate(weights))
-        unit = self._range // ends[-1]
-        target = min(self._code // unit, ends[-1] - 1)
-        choice = next(index for index, end in enumerate(ends) if target < end)
-        self._code -= unit * (ends[choice] - weights[choice])
+        upper_ends = list(accumulate(weights))
+        unit = self._range // upper_ends[-1]
+        target = min(self._code // unit, upper_ends[-1] - 1)
+        choice = next(index for index, end in enumerate(upper_ends) if target < end)
+        self._code -= unit * (upper_ends[choice] - weights[choice])
         self._range = unit * weights[choice]
         while self._range < _LEAST:
             self._code, self._range = self._code << 8 | next(self._rest, 0), self._range << 8

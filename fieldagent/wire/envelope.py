@@ -473,13 +473,13 @@ def _encode_plain(entry: Entry, base: int, *, is_packed: bool) -> list[Any]:
     kind = _KIND_OF[type(content)]
     if kind in _UNTIMED_KINDS:
         return _trim([kind, entry.sequence, *_UNTIMED_KINDS[kind][2](content)])
-    head = [kind | (SOS if entry.sos else 0), entry.sequence, entry.time - base]
+    plain_head = [kind | (SOS if entry.sos else 0), entry.sequence, entry.time - base]
     if entry.sos:
-        head.append(entry.items_back)
+        plain_head.append(entry.items_back)
     members = _TIMED_KINDS[kind][2](content)
     if is_packed and kind in _TEXTS:
         members = [pack(each) if isinstance(each, str) else each for each in members]
-    return _trim([*head, *members])
+    return _trim([*plain_head, *members])
 
 
 def _read_entry(entry: Any, base: int) -> Entry:
@@ -500,9 +500,9 @@ def _read_entry(entry: Any, base: int) -> Entry:
         read_content = _TIMED_KINDS[kind & ~SOS][1]
         if not kind & SOS:
             return Entry(sequence, read_content(base + delta, *members), base + delta)
-        back, *members = members
-        expect(is_in_range(back, minimum=0), "number of the incident")
-        return Entry(sequence, read_content(base + delta, *members), base + delta, True, back)
+        items_back, *members = members
+        expect(is_in_range(items_back, minimum=0), "number of the incident")
+        return Entry(sequence, read_content(base + delta, *members), base + delta, True, items_back)
     except (TypeError, ValueError, OverflowError) as error:
         raise RemoteProtocolError(f"kind {kind} is damaged: {error}") from error
 

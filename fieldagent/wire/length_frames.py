@@ -40,17 +40,17 @@ class LengthDeframer:
     def receive_data(self, data: bytes) -> Iterator[bytes]:
         """Yield the content of each complete frame. Other bytes are kept for the next call."""
         self._raw += data
-        head = len(self._mark) + 2
-        while self._find_frame(head):
-            size = int.from_bytes(self._raw[len(self._mark) : head], self._order)
+        header_size = len(self._mark) + 2
+        while self._find_frame(header_size):
+            size = int.from_bytes(self._raw[len(self._mark) : header_size], self._order)
             if not self._least <= size <= self._most:
                 self.damaged += 1
                 del self._raw[: len(self._mark)]
-            elif len(self._raw) < head + size:
+            elif len(self._raw) < header_size + size:
                 return
             else:
-                content = bytes(self._raw[head : head + size])
-                del self._raw[: head + size]
+                content = bytes(self._raw[header_size : header_size + size])
+                del self._raw[: header_size + size]
                 yield content
 
     def _find_frame(self, head: int) -> bool:

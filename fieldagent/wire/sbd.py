@@ -420,8 +420,8 @@ def _read_unsolicited(line: str) -> SbdEvent | None:
     match = _INDICATION.fullmatch(line)
     if match is None:
         return None
-    which, value = match[1], int(match[2])
-    return Signal(value) if which == "0" else Service(value == 1)
+    indicator, value = match[1], int(match[2])
+    return Signal(value) if indicator == "0" else Service(value == 1)
 
 
 def compute_checksum(body: bytes) -> bytes:

@@ -99,8 +99,8 @@ def pack(codes: bytes, skip: int = 0) -> bytes:
     is the number of bits before the first septet, which fill the last septet of a header.
     """
     packed_number = 0
-    for place, code in enumerate(codes):
-        packed_number |= code << (7 * place + skip)
+    for index, code in enumerate(codes):
+        packed_number |= code << (7 * index + skip)
     return packed_number.to_bytes((7 * len(codes) + skip + 7) // 8, "little")
 
 
@@ -111,4 +111,4 @@ def unpack(data: bytes, count: int, skip: int = 0) -> bytes:
     if 7 * count + skip > 8 * len(data):
         raise RemoteProtocolError(f"{len(data)} octets do not hold {count} septets")
     packed_number = int.from_bytes(data, "little") >> skip
-    return bytes(packed_number >> (7 * place) & 0x7F for place in range(count))
+    return bytes(packed_number >> (7 * index) & 0x7F for index in range(count))

@@ -169,11 +169,11 @@ class Table:
         for context in self.find_contexts(symbols_before):
             start, end = self._follow[context], self._follow[context + 1]
             symbols, weights = [], []
-            for place in range(start, end):
-                each = self._symbols[place]
+            for index in range(start, end):
+                each = self._symbols[index]
                 if each not in excluded:
                     symbols.append(each)
-                    weights.append(WEIGHTS[self._levels[place]])
+                    weights.append(WEIGHTS[self._levels[index]])
             if not symbols:
                 continue
             if context:

@@ -134,8 +134,8 @@ def _message_zeroed(answer: bytes) -> bytes:
     """Return the reply to +SBDRB with zeros in the place of its message. The echo, the line ends
     and the length are kept.
     """
-    head = re.match(rb"(?:AT\+SBDRB)?[\r\n]*", answer)
-    start = head.end() if head else 0
+    message_head = re.match(rb"(?:AT\+SBDRB)?[\r\n]*", answer)
+    start = message_head.end() if message_head else 0
     if len(answer) < start + 2 or answer[start] >= 0x09:
         return answer
     size = int.from_bytes(answer[start : start + 2])

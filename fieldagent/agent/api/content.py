@@ -41,7 +41,7 @@ def describe_content(package: Package, maximum: int | None = None) -> dict[str, 
     text (None: no limit).
     """
     text = _find_text(package.item)
-    place = package.item if isinstance(package.item, Location | Waypoint) else None
+    item = package.item if isinstance(package.item, Location | Waypoint) else None
     return {
         "kind": get_kind(package.item),
         "sos": package.sos,
@@ -49,7 +49,7 @@ def describe_content(package: Package, maximum: int | None = None) -> dict[str, 
         "text": text
         if text is None or maximum is None or len(text) <= maximum
         else text[:maximum] + "…",
-        "position": None if place is None else [place.latitude, place.longitude],
+        "position": None if item is None else [item.latitude, item.longitude],
         "to": package.to,
         "from": package.author,
         "receipt": "read" if package.wants_receipt else None,

@@ -153,17 +153,17 @@ def _list_count_families(journal: Journal) -> Iterator[Family]:
     yield Family(
         "hook_results", "counter", "Calls of a hook, by result: handed, again or dead.", hooks
     )
-    spent = tally.sum_spent(journal)
+    spent_sums = tally.sum_spent(journal)
     yield Family(
         "sent_bytes",
         "counter",
         "Bytes sent since the journal was created.",
-        [Sample(each.bytes, {"channel": channel}) for channel, each in spent.items()],
+        [Sample(each.bytes, {"channel": channel}) for channel, each in spent_sums.items()],
         "bytes",
     )
-    cost = [Sample(each.credits, {"channel": channel}) for channel, each in spent.items()]
+    cost = [Sample(each.credits, {"channel": channel}) for channel, each in spent_sums.items()]
     yield Family("credits", "counter", "Credits spent since the journal was created.", cost)
-    doubtful = [Sample(each.doubtful, {"channel": channel}) for channel, each in spent.items()]
+    doubtful = [Sample(each.doubtful, {"channel": channel}) for channel, each in spent_sums.items()]
     yield Family(
         "credits_doubtful", "counter", "Credits since then that may have been billed.", doubtful
     )

@@ -83,7 +83,7 @@ class AirTime:
         completely.
         """
         oldest = int((self._clock() - HOUR) // _MINUTE)
-        self._minutes = {at: took for at, took in self._minutes.items() if at >= oldest}
+        self._minutes = {at: seconds for at, seconds in self._minutes.items() if at >= oldest}
         return sum(self._minutes.values())
 
     def compute_remaining(self) -> float:
@@ -100,13 +100,13 @@ class AirTime:
             return False
         if not self.is_limited():
             return True
-        spent = self.compute_used() + seconds
+        used_seconds = self.compute_used() + seconds
         if (
-            self._get_allowance() < spent <= self._get_allowance() * times
+            self._get_allowance() < used_seconds <= self._get_allowance() * times
             and self._beyond.count_event()
         ):
             log.warning("an SOS takes more air-time than this hour has: %s", self.describe_usage())
-        return spent <= self._get_allowance() * times
+        return used_seconds <= self._get_allowance() * times
 
     def has_time_for_others(self) -> bool:
         """Return True if an SOS of others may still exceed the limit for other packets."""
@@ -156,4 +156,4 @@ class AirTime:
         oldest = self._clock() - dwell.period_s
         while self._lately and self._lately[0][0] <= oldest:
             self._lately.popleft()
-        return sum(took for _, took in self._lately)
+        return sum(seconds for _, seconds in self._lately)

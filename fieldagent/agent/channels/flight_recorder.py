@@ -112,10 +112,10 @@ def mask(records: Sequence[TraceRecord], kind: str) -> list[TraceRecord]:
     """Return the records without payloads. `kind` is a protocol of `trace.mask` or of an
     extension.
     """
-    place = list_places("traces").get(kind)
-    if place is None:
+    mask_name = list_places("traces").get(kind)
+    if mask_name is None:
         return trace.mask(records, kind)
-    shown_records: list[TraceRecord] = import_own(place)(records)
+    shown_records: list[TraceRecord] = import_own(mask_name)(records)
     return shown_records
 
 

@@ -108,15 +108,15 @@ class Healer:
         step = ladder.find_due_step(away_since, trio.current_time(), now, is_requested=requested)
         if step is None:
             return False
-        place = f"step {ladder.place + 1} of {len(ladder.steps)}"
+        step_text = f"step {ladder.place + 1} of {len(ladder.steps)}"
         ladder.record_step(trio.current_time(), now)
         self._link.heal_now = False
         self._store_times()
         count = f"{len(ladder.step_times)} of at most {STEPS_AN_HOUR} in an hour"
         log.warning(
-            "the %s modem stays silent: %s, %s; %s", self._healing.channel, place, step, count
+            "the %s modem stays silent: %s, %s; %s", self._healing.channel, step_text, step, count
         )
-        self._link.facts["healing"] = f"{place}, {step}; {count}"
+        self._link.facts["healing"] = f"{step_text}, {step}; {count}"
         self._link.facts["healingSteps"] = int(self._link.facts.get("healingSteps", 0)) + 1
         try:
             await self._switch_on_again()
@@ -124,7 +124,7 @@ class Healer:
         except (OSError, ValueError, serial.SerialException) as error:
             log.error("%s could not be done: %s", step, _describe_error(error))
             self._link.facts["healing"] = (
-                f"{place}, {step}: could not be done: {_describe_error(error)}"
+                f"{step_text}, {step}: could not be done: {_describe_error(error)}"
             )
         return True
 
@@ -311,5 +311,5 @@ USB_REMEDY = "let a rule of udev give it to the agent's group, or use a command 
 
 def _describe_error(error: Exception) -> str:
     message = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-    place = getattr(error, "filename", None)
-    return f"{place}: {message}" if place else message
+    file_name = getattr(error, "filename", None)
+    return f"{file_name}: {message}" if file_name else message

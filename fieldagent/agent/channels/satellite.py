@@ -513,8 +513,12 @@ class SatelliteDriver:
     async def _settle(
         self, transmission: Transmission, status: MoStatus, verdict: SessionVerdict
     ) -> None:
-        reached = status.verdict in (SessionVerdict.SENT, SessionVerdict.DOUBTFUL)
-        if reached and verdict is not SessionVerdict.SENT and self.modem.is_holding_own_message:
+        is_at_gateway = status.verdict in (SessionVerdict.SENT, SessionVerdict.DOUBTFUL)
+        if (
+            is_at_gateway
+            and verdict is not SessionVerdict.SENT
+            and self.modem.is_holding_own_message
+        ):
             # The gateway may have the message and bill it, although the MOMSN did not move. So book
             # its cost as doubtful.
             await self.outbox.book_doubtful_cost(transmission)
@@ -534,8 +538,8 @@ class SatelliteDriver:
         """Store a message that the session received, whatever the result of the outgoing message
         is. This must happen before the next session.
         """
-        reached = status.verdict is SessionVerdict.SENT
-        if reached:
+        is_at_gateway = status.verdict is SessionVerdict.SENT
+        if is_at_gateway:
             chance = self.pace.random.random()
             self.pace.mailbox.record_check(result, trio.current_time(), chance)
         else:
@@ -543,7 +547,7 @@ class SatelliteDriver:
         if result.mt_status == 1 and result.mt_length > 0:
             if await self.mail.read(size=result.mt_length) is ReadResult.NOTHING:
                 await self.outbox.spend(compute_credits(result.mt_length))
-        elif is_alone and reached:
+        elif is_alone and is_at_gateway:
             await self.outbox.spend(1)
 
     async def _book_lost_check(self, status: sbd.BufferStatus) -> None:
@@ -620,9 +624,9 @@ _OUTCOMES = {
 
 def _describe_check_result(result: sbd.SessionResult, status: MoStatus) -> str:
     """Return the result, for people, of a session without an outgoing message."""
-    reached = status.verdict is SessionVerdict.SENT
+    is_at_gateway = status.verdict is SessionVerdict.SENT
     return (
         MT_STATUS.get(result.mt_status, "a mailbox check was requested")
-        if reached
+        if is_at_gateway
         else status.description
     )

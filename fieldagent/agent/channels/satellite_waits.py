@@ -59,8 +59,8 @@ async def wait_until_rested(
     """Wait until the link may be tried again. `news` waits for an unsolicited report of the modem,
     for example that the network is available again. `service` returns the last reported state.
     """
-    while trio.current_time() < (ends := rest.compute_end(service(), urgent=urgent)):
-        with trio.move_on_at(ends):
+    while trio.current_time() < (ends_at := rest.compute_end(service(), urgent=urgent)):
+        with trio.move_on_at(ends_at):
             await news()
 
 

@@ -303,7 +303,7 @@ class Modem:
         """Hold a session. If `wait_for_sos` returns, the SOS waits at most SOS_SESSION_MAX_S for
         the reply, and not after the modem has ended the session by itself.
         """
-        ends = trio.current_time() + SESSION_TIME_MAX_S
+        ends_at = trio.current_time() + SESSION_TIME_MAX_S
         reply: sbd.ModemReply | None = None
         failure: Exception | None = None
         with trio.CancelScope() as limit:
@@ -311,7 +311,7 @@ class Modem:
 
                 async def shorten() -> None:
                     await wait_for_sos()
-                    limit.deadline = min(trio.current_time() + SOS_SESSION_MAX_S, ends)
+                    limit.deadline = min(trio.current_time() + SOS_SESSION_MAX_S, ends_at)
 
                 nursery.start_soon(shorten)
                 # The nursery would put the error into a group.

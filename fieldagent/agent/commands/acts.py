@@ -135,10 +135,10 @@ async def reboot(context: CommandContext, command_record: StoredCommand) -> NoRe
     only in memory, and CommandFailed if no unit reboots the machine in time.
     """
     _check_no_sos_in_memory(context)
-    place = context.settings.state_directory / REBOOT
+    request_path = context.settings.state_directory / REBOOT
     boot = context.parts.journal.clock.get_base().boot
     try:
-        await trio.to_thread.run_sync(partial(replace_file, place, boot.encode()))
+        await trio.to_thread.run_sync(partial(replace_file, request_path, boot.encode()))
     except OSError as error:
         raise CommandFailed(
             f"the order cannot be stored for root's unit: {error.strerror}"
@@ -324,8 +324,8 @@ async def _store_settings_offer(context: CommandContext, command_record: StoredC
         text, signature = parse_offer(command_record.number, kit, command_record.command.arguments)
         by_satellite = command_record.channel == Channel.SATELLITE
         body = SettingsOffer(text, signature, by_satellite).encode()
-        place = context.settings.state_directory / OFFER
-        await trio.to_thread.run_sync(partial(replace_file, place, body))
+        offer_path = context.settings.state_directory / OFFER
+        await trio.to_thread.run_sync(partial(replace_file, offer_path, body))
     except NotAChange as wrong:
         raise CannotBeDone(str(wrong)) from None
     except OSError as error:

@@ -29,7 +29,7 @@ def make_status(
     }
     links = [channels[name] for name in LINKS]
     space = channels["satellite"]
-    budget, spent = space.get("creditsPerDay"), space["creditsToday"]
+    budget, credits_spent = space.get("creditsPerDay"), space["creditsToday"]
     free, used_share = machine.read_disk(settings.state_directory)
     version, since = read_version_numbers(__version__)
     satellite, radio, cellular = (each["state"] or STATES[0] for each in links)
@@ -48,8 +48,8 @@ def make_status(
         (satellite, radio, cellular),
         (bars[0], bars[1], bars[2]),
         max(each["queued"] for each in links),
-        spent,
-        None if budget is None else max(0, budget - spent),
+        credits_spent,
+        None if budget is None else max(0, budget - credits_spent),
         clock if clock in CLOCKS else CLOCKS[-1],
         answer["deadLetters"]["came"],
         sum(each["down"] for each in answer["faults"]),

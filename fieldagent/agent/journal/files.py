@@ -206,7 +206,7 @@ def _remove(copy: Path) -> None:
 
 def _make_folder() -> Path:
     """Create a private folder, in memory if possible, and return its path. Raises OSError."""
-    for place in MEMORY:
+    for folder in MEMORY:
         with suppress(OSError):
-            return Path(tempfile.mkdtemp(prefix="fieldagent-", dir=place))
+            return Path(tempfile.mkdtemp(prefix="fieldagent-", dir=folder))
     return Path(tempfile.mkdtemp(prefix="fieldagent-"))

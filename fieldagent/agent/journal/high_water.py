@@ -88,9 +88,7 @@ class HighWaterFile:
     def __init__(self, path: Path) -> None:
         make_private_file(path)
         self._file = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-        self._turn, self.mark = max(
-            (self._read(place) for place in (0, 1)), default=(0, HighWater())
-        )
+        self._turn, self.mark = max((self._read(slot) for slot in (0, 1)), default=(0, HighWater()))
         self._synced = time.monotonic()
 
     def _read(self, place: int) -> tuple[int, HighWater]:

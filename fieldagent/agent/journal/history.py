@@ -49,12 +49,12 @@ def record_event(
     line is the same, increase its count and update its time instead.
     """
     for sequence in sequences:
-        again = db.execute(
+        repeated_event = db.execute(
             "UPDATE story SET at = ?, times = times + 1 WHERE event = ? AND detail = ? AND number"
             " = (SELECT max(number) FROM story WHERE sequence = ? AND channel = ?)",
             (at, event, detail, sequence, channel),
         )
-        if not again.rowcount:
+        if not repeated_event.rowcount:
             db.execute(
                 "INSERT INTO story (sequence, channel, event, detail, at)"
                 " SELECT sequence, ?, ?, ?, ? FROM package WHERE sequence = ?",

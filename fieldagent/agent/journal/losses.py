@@ -53,8 +53,8 @@ def record_damage(sequence: int, id_: int | None, at: float) -> Note:
     """Return the operation that records the loss of a Package whose row is damaged. The row is kept
     for inspection.
     """
-    which = f"number {sequence}" if id_ is None else str(id_)
-    text = f"Package {which} is damaged on the disk and was not sent: post it again"
+    package_name = f"number {sequence}" if id_ is None else str(id_)
+    text = f"Package {package_name} is damaged on the disk and was not sent: post it again"
 
     def store(db: sqlite3.Connection) -> None:
         store_loss(db, Loss(at, text, packages=1))

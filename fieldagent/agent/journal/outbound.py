@@ -58,7 +58,7 @@ def _read_accepted(row: Sequence[Any]) -> StoredPackage:
     """Return the Package in a row with the columns `_COLUMNS`. Raises DamagedPackage if the
     checksum is wrong or the text cannot be read.
     """
-    *values, crc, status, ended_at, origin, origin_sequence, undated, back, is_unproved = row
+    *values, crc, status, ended_at, origin, origin_sequence, undated, items_back, is_unproved = row
     sequence, id_, body, digest, key, *times = values
     accepted, expires, dated = times
     try:
@@ -71,7 +71,7 @@ def _read_accepted(row: Sequence[Any]) -> StoredPackage:
     final_status = read_status(status)
     origin_key = (origin or 0, origin_sequence or 0)
     life = (accepted, expires, final_status, ended_at)
-    marks = (dated, bool(undated), back, bool(is_unproved))
+    marks = (dated, bool(undated), items_back, bool(is_unproved))
     return StoredPackage(sequence, id_, package, digest, key, *life, *origin_key, *marks)
 
 
@@ -123,13 +123,13 @@ def read_to_send(journal: Journal, channel: Channel, sequence: int) -> tuple[Sto
     """Return a waiting Package, and its number of attempts on `channel` since a part of the Package
     last left. Raises DamagedPackage.
     """
-    ((tries, *row),) = journal.read(
+    ((attempts, *row),) = journal.read(
         "SELECT (SELECT tries FROM leg WHERE leg.sequence = package.sequence AND channel = ?),"
         f" {_COLUMNS} {_PACKAGES} WHERE sequence = ?",
         channel,
         sequence,
     )
-    return _read_accepted(row), tries or 0
+    return _read_accepted(row), attempts or 0
 
 
 def find_by_id(journal: Journal, id_: int) -> PackageFacts | None:
@@ -640,8 +640,8 @@ def read_intent(journal: Journal, channel: Channel) -> tuple[Intent, list[Segmen
     if not rows:
         return None
     # The column `momsn` contains the MOMSN for SBD, and other numbers for other modems.
-    body, is_urgent, tries, segment_list, modem, at_modem = rows[0]
-    transmission = Transmission(0, body, bool(is_urgent), tries)
+    body, is_urgent, attempts, segment_list, modem, at_modem = rows[0]
+    transmission = Transmission(0, body, bool(is_urgent), attempts)
     return Intent(transmission, modem, at_modem), [
         Segment(*segment) for segment in json.loads(segment_list)
     ]

@@ -58,10 +58,10 @@ def _list_own(journal: Journal, rows: Sequence[Sequence[Any]]) -> Iterator[Place
         except ValueError:
             report_unreadable("Package", str(sequence))
             continue
-        place = package.item
-        if isinstance(place, Location | Waypoint):
-            moment = place.timestamp or convert_to_date(int(journal.clock.date(accepted)))
-            yield PlacedPoint(str(sequence), OWN_IDENTITY, None, moment, place, package.sos)
+        location = package.item
+        if isinstance(location, Location | Waypoint):
+            moment = location.timestamp or convert_to_date(int(journal.clock.date(accepted)))
+            yield PlacedPoint(str(sequence), OWN_IDENTITY, None, moment, location, package.sos)
 
 
 def _list_received(rows: Sequence[Sequence[Any]]) -> Iterator[PlacedPoint]:
@@ -79,11 +79,13 @@ def _read_placed(request_id: str, identity: dict[str, str], event: dict[str, Any
     """Return the place of a payload. Raises KeyError, TypeError or ValueError if the row is
     damaged.
     """
-    place, moment = _read_place(event), read_timestamp(event["timestamp"])
+    position, moment = _read_place(event), read_timestamp(event["timestamp"])
     identity_of_sender = Identity(
         identity["id"], identity["name"] or identity["id"], identity["type"]
     )
-    return PlacedPoint(request_id, identity_of_sender, None, moment, place, bool(event.get("sos")))
+    return PlacedPoint(
+        request_id, identity_of_sender, None, moment, position, bool(event.get("sos"))
+    )
 
 
 def _read_place(event: dict[str, Any]) -> Location | Waypoint:

@@ -27,10 +27,10 @@ def consume_closed_state(path: Path) -> bool:
     """Return True if the journal is unchanged since it was closed properly, and delete the file
     with its state.
     """
-    place = _find_place(path)
+    state_path = _find_place(path)
     try:
-        stamp = place.read_text(errors="replace")
-        place.unlink()
+        stamp = state_path.read_text(errors="replace")
+        state_path.unlink()
         return stamp == _stamp(path)
     except OSError:
         return False

@@ -35,9 +35,13 @@ class _SentValues:
         if _is_same_value(self.value, value):
             self.value, self.at = value, now
             return False
-        back = self.previous_value is not None and _is_same_value(self.previous_value, value)
+        is_earlier_value = self.previous_value is not None and _is_same_value(
+            self.previous_value, value
+        )
         self.changes_back = (
-            self.changes_back + 1 if back and now - self.previous_at < CHANGE_BACK_MAX_S else 0
+            self.changes_back + 1
+            if is_earlier_value and now - self.previous_at < CHANGE_BACK_MAX_S
+            else 0
         )
         self.previous_value, self.previous_at = self.value, self.at
         self.value, self.at = value, now

@@ -63,13 +63,13 @@ def make_keys_after(now: RadioKeys, step: int, new_key: bytes) -> RadioKeys:
 
 def load(settings: Settings) -> RadioKeys:
     """Return the keys that are valid now. A file that cannot be read is logged and ignored."""
-    place = settings.state_directory / FILE
+    key_path = settings.state_directory / FILE
     try:
-        content = _read(place.read_bytes())
+        content = _read(key_path.read_bytes())
     except FileNotFoundError:
         return read_radio_keys(settings)
     except (OSError, ValueError, KeyError, TypeError) as error:
-        log.error("%s cannot be read, so radio-key of the settings is used: %s", place, error)
+        log.error("%s cannot be read, so radio-key of the settings is used: %s", key_path, error)
         return read_radio_keys(settings)
     made_of, keys = content
     return keys if made_of == _digest(settings) else read_radio_keys(settings)

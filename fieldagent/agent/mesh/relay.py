@@ -157,7 +157,7 @@ class Relay:
         if inbound.has_arrived(db, -station, entry.sequence, request):
             return None
         self._refund(db)
-        spent = self._compute_spent(db, now)
+        spent_credits = self._compute_spent(db, now)
         channels = self._list_affordable(db, entry, now)
         if not channels:
             self._store_unpaid(station, entry)
@@ -177,7 +177,7 @@ class Relay:
         )
         expires = None if package.urgent else now + self._time_to_live
         entry_result = enter(db, package, identity, now, expires, entry.time)
-        if booked := self._compute_spent(db, now) - spent:
+        if booked := self._compute_spent(db, now) - spent_credits:
             self._promised[entry_result.sequence] = booked, self._get_day(db, now)
         if len(self._promised) > BOOKED_PACKAGES_MAX:
             self._promised.popitem(last=False)

@@ -413,18 +413,18 @@ class Rounds:
     def _list_due(
         self, item: RepeatableItem, now: float, *, is_packet_leaving: bool
     ) -> list[RepeatedPacket]:
-        again: list[RepeatedPacket] = []
+        repeats: list[RepeatedPacket] = []
         if item.notice_due_at <= now:
             item.notice_count += 1
             pause = self._spread(TELL_AGAIN * 4 ** (item.notice_count - 1))
             item.notice_due_at = now + pause if item.notice_count < TELLS_MAX else inf
-            again += self._make_notices(item)
+            repeats += self._make_notices(item)
         if item.stop_due <= now:
             item.stop_notice_count += 1
             pause = self._spread(TELL_AGAIN * 2 ** (item.stop_notice_count - 1))
             needs_stop_notice = item.entry.sos and item.stop_notice_count < STOP_NOTICES_MAX
             item.stop_due = now + pause if needs_stop_notice else inf
-            again += self._make_stop_notices(item)
+            repeats += self._make_stop_notices(item)
         lacking: list[int] = []
         if is_packet_leaving and item.entry.sos:
             is_packet_leaving, lacking = self._is_sos_due(item, now)
@@ -433,8 +433,8 @@ class Rounds:
         asks_hub = item.hub_due <= now and self._is_asked_again(item, now)
         if is_packet_leaving or asks_hub:
             item.last_on_air = now
-            again += self._list_repeats(item, lacking, asks_station=asks_hub)
-        return again
+            repeats += self._list_repeats(item, lacking, asks_station=asks_hub)
+        return repeats
 
     def _is_sos_due(self, item: RepeatableItem, now: float) -> tuple[bool, list[int]]:
         """Set the time of the next check of an SOS. Return True if the SOS is repeated now, and the

@@ -79,10 +79,10 @@ class Capacity:
                 raise TooLarge(str(error)) from error
         needed = len(add_checksum(entry_bytes))
         for count_max in (SHORT_COUNT, self._count_max()):
-            head = encode(
+            header = encode(
                 [Entry(entry.sequence, Fragment(count_max - 1, count_max, b""))], origin=origin
             )
-            size = self._free - self._compute_reserved(origin) - len(head)
+            size = self._free - self._compute_reserved(origin) - len(header)
             size -= size > SHORT_BYTES
             if size > 0 and -(-needed // size) <= count_max:
                 return cut_into_fragments(entry_bytes, -(-needed // size))

@@ -73,8 +73,8 @@ class DayBudget:
         for booking in spending.list_ended_bookings(self._journal, self._name):
             is_deleted = spending.delete_booking(self._name, booking)
             if not self._has_cost(booking.sequence, booking.channel):
-                back = self._budget.book(Spent(0, -booking.credits), booking.day)
-                is_deleted = combine_operations(is_deleted, back)
+                refunded = self._budget.book(Spent(0, -booking.credits), booking.day)
+                is_deleted = combine_operations(is_deleted, refunded)
             await self._journal.persist(is_deleted)
 
     def _has_cost(self, sequence: int, channel: Channel) -> bool:

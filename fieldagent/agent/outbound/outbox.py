@@ -182,10 +182,10 @@ class ChannelOutbox:
         """Record that the transmission is sent a second time, because it is unknown whether the
         first copy left. Book the possible cost of the first copy.
         """
-        spent = self._sum_in_doubt(transmission)
+        spent_credits = self._sum_in_doubt(transmission)
         segments = self._queue.in_flight[transmission.number]
-        note = record_copy(self.channel, segments, spent, self._endings.clock())
-        await self._journal.persist(combine_operations(note, self.budget.book(spent)))
+        note = record_copy(self.channel, segments, spent_credits, self._endings.clock())
+        await self._journal.persist(combine_operations(note, self.budget.book(spent_credits)))
 
     async def book_doubtful_cost(self, transmission: Transmission) -> None:
         """Book the credits that a session may have cost, because the gateway may have its
@@ -203,10 +203,10 @@ class ChannelOutbox:
         )
 
     def _sum_in_doubt(self, transmission: Transmission) -> Spent:
-        spent = compute_price(self._queue.limits.tariff, len(transmission.body))
+        price = compute_price(self._queue.limits.tariff, len(transmission.body))
         # Bytes in doubt are booked as spent. Credits in doubt are booked separately, and the page
         # shows both numbers.
-        return Spent(doubtful=spent.credits) if spent.credits else spent
+        return Spent(doubtful=price.credits) if price.credits else price
 
     async def settle(
         self,
@@ -226,10 +226,10 @@ class ChannelOutbox:
         if sent:
             finished_bursts = self._queue.bursts.finish_segments(segments, is_sent=True)
             settlement = settle_success(self._journal, self._queue, segments, finished_bursts)
-            spent = compute_price(self._queue.limits.tariff, len(transmission.body))
+            price = compute_price(self._queue.limits.tariff, len(transmission.body))
             record = combine_operations(
-                record_transmission(self._queue, segments, spent, now),
-                self.budget.book(spent),
+                record_transmission(self._queue, segments, price, now),
+                self.budget.book(price),
                 lambda db: self._piggyback.record(db, piggybacked),
             )
         else:
@@ -270,8 +270,8 @@ class ChannelOutbox:
         for each in settlement.ended:
             is_delivered = each.delivery.status is Status.DELIVERED
             self._queue.finish(each.sequence, is_arrived=is_delivered)
-        back = [self._queue.requeue(sequence, due) for sequence, due in waits.items()]
-        late = [each for each in back if each is not None and each not in decided]
+        requeued = [self._queue.requeue(sequence, due) for sequence, due in waits.items()]
+        late = [each for each in requeued if each is not None and each not in decided]
         if late:
             # These Packages were withdrawn or replaced during the commit, so they end instead of
             # waiting again.
@@ -302,16 +302,18 @@ class ChannelOutbox:
             # The driver failed before it took a Package. If a Package caused the failure, that
             # Package is the next one in the queue.
             self._queue.pop_due(now, includes_bursts=False)
-        back = self._queue.get_in_flight() - {segment.sequence for segment in started_segments}
+        numbers_back = self._queue.get_in_flight() - {
+            segment.sequence for segment in started_segments
+        }
         waits = {
             sequence: now
             + min(FAILURE_PAUSE_MAX_S, FAILURE_PAUSE_S * self.packing.count_tries(sequence))
-            for sequence in back
+            for sequence in numbers_back
         }
         settlement = Settlement(
             waits=waits,
-            failed=sorted(back),
-            sent_alone=back,
+            failed=sorted(numbers_back),
+            sent_alone=numbers_back,
             is_intent_ended=started_number is None,
         )
         reason, now = "the driver failed", self._endings.clock()
@@ -319,7 +321,7 @@ class ChannelOutbox:
         for number in lost_numbers:
             self._end_transmission(number, is_sent=False)
         # The transmission of these Packages was not completed, so they are no longer in flight.
-        self._queue.mark_landed(back)
+        self._queue.mark_landed(numbers_back)
 
     async def wait_for_acknowledgement(self, transmission: Transmission) -> bool:
         return self.packing.acks is None or await self.packing.acks.wait_for_acknowledgement(

@@ -302,10 +302,10 @@ class Queue:
             self._collapse.set_newest(collapse, key)
             self._insert(entry)
             return True
-        heir = _merge_entries(self._entries[newer], entry)
+        merged = _merge_entries(self._entries[newer], entry)
         self.remove(key)
         if newer not in self._skipped:
-            self._insert(heir)
+            self._insert(merged)
         return False
 
     def remove(self, key: int, *, is_arrived: bool = False) -> bool:

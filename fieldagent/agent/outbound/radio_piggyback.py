@@ -181,8 +181,8 @@ class RadioPiggyback:
         """Return the seconds until the next beacon, receipt or acknowledgement must be sent."""
         now = self.clock()
         waits = (due.due_at for due in self._acks.values() if due.due_at > now)
-        soonest = min(self.summaries.compute_due_time(), self.readings.compute_next_due(now))
-        return min(soonest, min(waits, default=inf)) - now
+        next_due = min(self.summaries.compute_due_time(), self.readings.compute_next_due(now))
+        return min(next_due, min(waits, default=inf)) - now
 
     def begin_beacon(self) -> None:
         """If a beacon is due, begin it with the summaries that it must list."""

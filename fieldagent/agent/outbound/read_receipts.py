@@ -275,8 +275,8 @@ class Readings:
             }
         for _, own_receipt in self._own_receipts.values():
             if own_receipt is receipt:
-                again = min(AGAIN_MAX, AGAIN_FIRST * 2 ** min(receipt.attempts, 10))
-                rides = now + again * (0.75 + 0.5 * self._random())
+                pause = min(AGAIN_MAX, AGAIN_FIRST * 2 ** min(receipt.attempts, 10))
+                rides = now + pause * (0.75 + 0.5 * self._random())
                 receipt.attempts += 1
                 alone = receipt.attempts < OWN_PACKETS_MAX
                 receipt.schedule(rides, rides + OWN_PACKET_DELAY_S if alone else inf)

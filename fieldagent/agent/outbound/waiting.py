@@ -107,9 +107,9 @@ class WaitReasons:
         rests = hindrance.is_away or hindrance.reason == _RESTING_REASON
         if sequence in queue.get_in_flight() and not rests:
             return "being sent now", None
-        look = hindrance.next_urgent if queue.is_urgent(sequence) else hindrance.next_try
+        next_try = hindrance.next_urgent if queue.is_urgent(sequence) else hindrance.next_try
         if hindrance.is_away:
-            return hindrance.reason, look
+            return hindrance.reason, next_try
         if sequence in queue.held:
             return "the hub has ordered this kit to hold this kind of item", None
         moment = compute_due_time(queue, sequence)
@@ -120,7 +120,7 @@ class WaitReasons:
         if hindrance.reason:
             failed = history.read_last_failure(self._journal, sequence, channel)
             is_rest = hindrance.reason == _RESTING_REASON
-            return (is_rest and failed) or hindrance.reason, look
+            return (is_rest and failed) or hindrance.reason, next_try
         is_next = sequence == self._foremost[channel]
         return "next in the queue" if is_next else "other items are sent first", None
 

@@ -163,7 +163,7 @@ class BoardTurn:
     async def _write_until_accepted(
         self, write: Callable[[], Awaitable[None]], seconds: float, patience: float
     ) -> TransmitResult:
-        ends = trio.current_time() + BUSY_MAX
+        ends_at = trio.current_time() + BUSY_MAX
         while True:
             self.untold = trio.current_time() + patience
             # Count the packet before it is written, because it may be on the air even if this call
@@ -175,7 +175,7 @@ class BoardTurn:
             if result is not None:
                 return result
             self._air.record_use(-seconds)
-            if trio.current_time() >= ends:
+            if trio.current_time() >= ends_at:
                 return TransmitResult.DROPPED
             await waits.sleep(BUSY_AGAIN)
 

@@ -228,11 +228,11 @@ def _print_answer(
 
 def _format_lines(row: dict[str, Any]) -> list[str]:
     state = row["outcome"] or row["state"]
-    head = f"{row['number']}  {row['command']}  {format_local_time(row['given'])}  {state}"
+    heading = f"{row['number']}  {row['command']}  {format_local_time(row['given'])}  {state}"
     reason_text = f": {row['reason']}" if row["reason"] else ""
     person_text = f" by {row['answeredBy']}" if row["answeredBy"] else ""
     answer = escape_lines(row["answer"] or "").splitlines()
-    return [f"{head}{person_text}{reason_text}", *(f"    {line}" for line in answer)]
+    return [f"{heading}{person_text}{reason_text}", *(f"    {line}" for line in answer)]
 
 
 def _list(arguments: argparse.Namespace, store: Store, kit: _CommandTarget) -> int:

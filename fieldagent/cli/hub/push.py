@@ -117,7 +117,7 @@ def _send_until_accepted(
     only once. After that, only the number of attempts is printed.
     """
     started_at = time.monotonic()
-    attempts, announced, reached = 0, "", False
+    attempts, announced, has_responded = 0, "", False
     try:
         while True:
             attempts += 1
@@ -125,10 +125,10 @@ def _send_until_accepted(
                 return attempts, _attempt(arguments, body, headers)
             except _Trouble as trouble:
                 reason, wait = str(trouble), trouble.wait
-                reached = reached or not trouble.unreached
+                has_responded = has_responded or not trouble.unreached
             patience = arguments.patience
             if patience is None:
-                patience = RETRY_TIMES_S if reached else PATIENCE_UNREACHED
+                patience = RETRY_TIMES_S if has_responded else PATIENCE_UNREACHED
             if time.monotonic() + wait > started_at + patience:
                 raise CallFailed(
                     f"{reason}; stopped after {format_count(attempts, 'attempt')}: push again"

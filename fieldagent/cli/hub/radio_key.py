@@ -147,16 +147,16 @@ def show_status(arguments: argparse.Namespace, hub: HubSettings, store: Store) -
 
 def _format_lines(short: Row, kits: Sequence[Row]) -> list[str]:
     if short["ended"]:
-        head = "the change of radio-key is over: the old one is dropped"
+        heading = "the change of radio-key is over: the old one is dropped"
     else:
-        head = f"the change of radio-key is at step {short['step']}"
+        heading = f"the change of radio-key is at step {short['step']}"
     pending = short["pending"]
     kit_names = (
         f"{format_count(pending, 'kit')} of {short['kits']} behind"
         if pending
         else "all kits are present"
     )
-    return [f"{head}; {kit_names}", *map(_format_line, kits)]
+    return [f"{heading}; {kit_names}", *map(_format_line, kits)]
 
 
 def _format_line(kit: Row) -> str:

@@ -121,10 +121,10 @@ def write(file: Path, change: SettingsChange) -> None:
 
 
 def _list_for_signature(file: Path, device: str) -> dict[str, str]:
-    again = f"fieldagent hub device set {device} --file {file}"
+    later_command = f"fieldagent hub device set {device} --file {file}"
     return {
         "file": str(file),
-        "next": f"read it, sign it with `minisign -Sm {file}`, then `{again}`",
+        "next": f"read it, sign it with `minisign -Sm {file}`, then `{later_command}`",
     }
 
 

@@ -47,7 +47,7 @@ def make_list(kind: str) -> Callable[[argparse.Namespace], int]:
 
 
 def _make_row(incident: dict[str, Any]) -> dict[str, Any]:
-    place, seen_by = incident["position"], incident["seen"]
+    position, seen_by = incident["position"], incident["seen"]
     event = {} if incident["item"] is None else incident["item"]["event"]
     sent = event.get("timestamp")
     return {
@@ -59,7 +59,7 @@ def _make_row(incident: dict[str, Any]) -> dict[str, Any]:
         "sent": sent and read_timestamp(sent).timestamp(),
         "device": incident["device"]["name"],
         "text": event.get("content"),
-        "position": f"{place['latitude']} {place['longitude']}" if place else None,
+        "position": f"{position['latitude']} {position['longitude']}" if position else None,
         "seenBy": seen_by and seen_by["by"]["name"],
     }
 
@@ -127,8 +127,8 @@ def make_hand_over_command(kind: str) -> Callable[[argparse.Namespace], int]:
 
     def carry_out(arguments: argparse.Namespace) -> int:
         def ask_dispatcher(db: Db, incident: Sos, member: int, text: str, now: float) -> Sos:
-            heir = directory.find_member(db, incident.workspace, arguments.to)
-            return sos_desk.hand_over(db, incident, member, heir, text, now)
+            successor = directory.find_member(db, incident.workspace, arguments.to)
+            return sos_desk.hand_over(db, incident, member, successor, text, now)
 
         return make_dispatcher_command(kind, ask_dispatcher)(arguments)
 

@@ -60,8 +60,8 @@ def hand_over(call: Call) -> None:
     accepts, the watch stays unchanged.
     """
     member, note = call.member, call.arguments.note
-    heir = directory.find_member(*call.here, call.arguments.to)
-    watch_desk.hand_over(*call.here, member, heir, note, call.now)
+    successor = directory.find_member(*call.here, call.arguments.to)
+    watch_desk.hand_over(*call.here, member, successor, note, call.now)
 
 
 @_make_watch_change

@@ -24,8 +24,8 @@ def _format_lines(answer: dict[str, Any]) -> Iterator[str]:
     yield f"this kit allows {', '.join(answer['allowed']) or 'none'} (remote-commands)"
     for each in answer["commands"]:
         state = each["outcome"] or each["state"]
-        head = f"{each['number']}  {each['command']}  {format_local_time(each['came'])}"
-        yield f"{head}  by {each['channel']}  {state}"
+        heading = f"{each['number']}  {each['command']}  {format_local_time(each['came'])}"
+        yield f"{heading}  by {each['channel']}  {state}"
         for line in (each["answer"] or "").splitlines():
             yield f"    {line}"
     if not answer["commands"]:

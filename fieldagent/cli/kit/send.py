@@ -75,11 +75,11 @@ def _estimate(arguments: argparse.Namespace, body: dict[str, Any]) -> int:
 
 def _format_cost(cost: dict[str, Any]) -> str:
     by_bytes = cost.get("byBytes", False)
-    spent = format_count(cost["bytes"], "byte")
-    spent += " paid for" if by_bytes else f", {format_count(cost['credits'], 'credit')}"
+    spent_text = format_count(cost["bytes"], "byte")
+    spent_text += " paid for" if by_bytes else f", {format_count(cost['credits'], 'credit')}"
     remaining = cost["bytesLeft"] if by_bytes else cost["creditsLeft"]
-    spent = spent if remaining is None else f"{spent} of {remaining} left today"
-    return f"{spent}: {cost['money']}" if cost.get("money") else spent
+    spent_text = spent_text if remaining is None else f"{spent_text} of {remaining} left today"
+    return f"{spent_text}: {cost['money']}" if cost.get("money") else spent_text
 
 
 def _present(body: dict[str, Any]) -> dict[str, Any]:

@@ -68,8 +68,8 @@ def format_package(package: dict[str, Any]) -> list[str]:
 
 def format_content(package: dict[str, Any]) -> str:
     """Return a Package's position, its text, or both."""
-    place = package["position"]
-    place_text = [] if place is None else [f"{place[0]} {place[1]}"]
+    position = package["position"]
+    place_text = [] if position is None else [f"{position[0]} {position[1]}"]
     return " ".join([*place_text, *filter(None, [package["text"]])])
 
 

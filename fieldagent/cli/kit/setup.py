@@ -104,8 +104,8 @@ def _find_devices(
     if not arguments.json:
         for each in devices:
             first, *rest = format_state_lines(each)
-            head = first if each.report is None else f"{each.place}: {first}"
-            print(escape_line(head))
+            heading = first if each.report is None else f"{each.place}: {first}"
+            print(escape_line(heading))
             for line in rest:
                 print(escape_line(f"    {line}"))
     return devices

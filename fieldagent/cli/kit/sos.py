@@ -58,12 +58,12 @@ def _make_request(arguments: argparse.Namespace) -> dict[str, Any]:
     body: dict[str, Any] = {} if arguments.content is None else {"text": arguments.content}
     if arguments.position is None:
         return body
-    place = read_place(arguments.position)
-    body["position"] = {**place.get_degrees(), "source": PositionSource.TYPED}
+    place_read = read_place(arguments.position)
+    body["position"] = {**place_read.get_degrees(), "source": PositionSource.TYPED}
     # Position and text are both positional arguments, so the words after the position are the text.
-    if arguments.content is None and place.remaining_words:
-        body["text"] = " ".join(place.remaining_words)
-    elif place.remaining_words:
+    if arguments.content is None and place_read.remaining_words:
+        body["text"] = " ".join(place_read.remaining_words)
+    elif place_read.remaining_words:
         read_only_place(arguments.position)
     return body
 
@@ -187,8 +187,8 @@ def _is_confirmed() -> bool:
 def format_incident(incident: dict[str, Any]) -> str:
     """Return all stages of an incident in one line, with the time of the next attempt."""
     steps = "; ".join(format_step(step) for step in incident["steps"])
-    again = incident.get("nextTry")
-    next_try = f"; next try {format_local_time(again)}" if again else ""
+    next_try_at = incident.get("nextTry")
+    next_try = f"; next try {format_local_time(next_try_at)}" if next_try_at else ""
     if _is_stuck(incident):
         next_try = "; no channel can send it"
     return f"SOS {incident['short']} {steps}{next_try}"

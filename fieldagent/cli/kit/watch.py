@@ -207,8 +207,8 @@ def _channel_lines(name: str, channel: dict[str, Any]) -> list[str]:
 
 
 def _format_cost(channel: dict[str, Any]) -> str:
-    spent = _format_credits(channel)
-    return f"{spent}: {channel['moneyToday']}" if channel.get("moneyToday") else spent
+    spent_text = _format_credits(channel)
+    return f"{spent_text}: {channel['moneyToday']}" if channel.get("moneyToday") else spent_text
 
 
 def _format_credits(channel: dict[str, Any]) -> str:
@@ -219,8 +219,8 @@ def _format_credits(channel: dict[str, Any]) -> str:
             f"{today} to {today + doubtful} credits" if doubtful else format_count(today, "credit")
         )
     spent_text = f"{today} to {today + doubtful}" if doubtful else str(today)
-    spent = f"{spent_text} of {format_count(limit, 'credit')}"
-    return f"{spent}, {reserve} of them reserved for an SOS" if reserve else spent
+    spent_part = f"{spent_text} of {format_count(limit, 'credit')}"
+    return f"{spent_part}, {reserve} of them reserved for an SOS" if reserve else spent_part
 
 
 def _summarise_dead_letters(letters: dict[str, Any]) -> list[str]:

@@ -129,8 +129,8 @@ def change_alone(folder: Path, version: str) -> None:
     simulated = _run("apt-get", "--simulate", "--reinstall", *allowed, "install", *paths)
     if simulated.returncode:
         raise NotAtHand(f"apt cannot install {version}: {_find_apt_errors(simulated)}")
-    changed = re.findall(r"^(?:Inst|Remv) (\S+)", simulated.stdout, re.MULTILINE)
-    if others := sorted(set(changed) - set(PACKAGE_NAMES)):
+    changed_packages = re.findall(r"^(?:Inst|Remv) (\S+)", simulated.stdout, re.MULTILINE)
+    if others := sorted(set(changed_packages) - set(PACKAGE_NAMES)):
         raise NotAtHand(
             f"{version} also changes {', '.join(others)}, which cannot be rolled back: install"
             f" without rollback with `sudo apt install {PACKAGE_NAMES[-1]}={version}`"

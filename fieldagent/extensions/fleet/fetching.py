@@ -145,8 +145,10 @@ def _mark(answer: Any) -> str:
 
 
 def _can_continue(answer: Any, offset: int) -> bool:
-    place: str = answer.headers.get("Content-Range", "")
-    return answer.status == HTTPStatus.PARTIAL_CONTENT and place.startswith(f"bytes {offset}-")
+    content_range: str = answer.headers.get("Content-Range", "")
+    return answer.status == HTTPStatus.PARTIAL_CONTENT and content_range.startswith(
+        f"bytes {offset}-"
+    )
 
 
 def _begin_download(part: Path | None, source: str, mark: str) -> Path | None:
@@ -175,8 +177,8 @@ def _add_bytes(part: Path | None, chunk: bytes) -> Path | None:
 
 def _read_part(part: Path | None, source: str) -> _Part:
     try:
-        head, _, content = part.read_bytes().partition(b"\n") if part else (b"", b"", b"")
-        source_document = json.loads(head or b"{}")
+        mark_line, _, content = part.read_bytes().partition(b"\n") if part else (b"", b"", b"")
+        source_document = json.loads(mark_line or b"{}")
         if source_document.get("address") == source:
             return _Part(str(source_document["mark"]), content)
     except (OSError, ValueError, KeyError, AttributeError):

@@ -33,10 +33,10 @@ def show_last_result(arguments: argparse.Namespace) -> int:
         return _show_last(
             outcomes.read_offer_report(arguments.state / outcomes.SETTINGS), arguments.json
         )
-    place = SettingsPlace(arguments.state)
+    settings_place = SettingsPlace(arguments.state)
     try:
         return settings_trial.continue_trial(
-            place,
+            settings_place,
             arguments.config,
             arguments.key,
             minutes=arguments.within,

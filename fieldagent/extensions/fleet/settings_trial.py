@@ -163,10 +163,10 @@ def _find_required_channels(new_settings: Settings, *, by_satellite: bool) -> di
     """
     configured = {"Satellite": new_settings.satellite_port, "Radio": new_settings.radio_port}
     now = kit_health.fetch_working_channels(new_settings.api_port) or {}
-    again = {name: now[name] for name in now if configured.get(name)}
+    channels_again = {name: now[name] for name in now if configured.get(name)}
     if by_satellite and "Cellular" not in now:
-        return {"Satellite": "no service"} | again
-    return again | {"Cellular": "ready"}
+        return {"Satellite": "no service"} | channels_again
+    return channels_again | {"Cellular": "ready"}
 
 
 def _run_steps(place: SettingsPlace) -> int:

@@ -203,8 +203,8 @@ def _verify_program(source: str, now: bytes, key: Path, place: Place) -> tuple[b
     invalid.
     """
     keys = read_trusted_keys(key)
-    changed = _find_by_delta(source, now, keys, place)
-    content, release = changed or read_signed_file(source, PROGRAM, keys, place.part)
+    delta = _find_by_delta(source, now, keys, place)
+    content, release = delta or read_signed_file(source, PROGRAM, keys, place.part)
     return content, release.version
 
 

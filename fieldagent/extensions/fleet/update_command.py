@@ -23,21 +23,21 @@ def update(arguments: argparse.Namespace) -> int:
     continue a started update, print the result of the last update, or (for root's unit) install the
     program that the hub has offered.
     """
-    place, order = Place(arguments.state), _order(arguments)
+    update_place, order = Place(arguments.state), _order(arguments)
     if arguments.offered:
-        return update_offer.process_offer(order, place)
+        return update_offer.process_offer(order, update_place)
     try:
         if arguments.go_on:
-            if place.system.exists():
-                return system_trial.continue_trial(place, SystemSlots())
-            return trial.continue_trial(place)
+            if update_place.system.exists():
+                return system_trial.continue_trial(update_place, SystemSlots())
+            return trial.continue_trial(update_place)
         if arguments.last:
-            return programs.show_last(place, as_json=arguments.json)
+            return programs.show_last(update_place, as_json=arguments.json)
         if order.what.endswith(system_image.SUFFIX):
-            system_update.begin_system_update(order, place, SystemSlots())
-            system_update.follow_trial(place)
-            return programs.show_last(place, as_json=arguments.json)
-        offered_trial = programs.begin_update(order, place)
+            system_update.begin_system_update(order, update_place, SystemSlots())
+            system_update.follow_trial(update_place)
+            return programs.show_last(update_place, as_json=arguments.json)
+        offered_trial = programs.begin_update(order, update_place)
     except NotTaken as refused:
         print_failure(f"nothing was changed: {escape_lines(str(refused))}")
         return refused.code
@@ -47,7 +47,7 @@ def update(arguments: argparse.Namespace) -> int:
         as_root = "; only root can update: use sudo" if isinstance(error, PermissionError) else ""
         print_failure(f"the update stopped: {describe_reason(error)}{as_root}")
         return IO_FAILED
-    return programs.follow_update(place, offered_trial, as_json=arguments.json)
+    return programs.follow_update(update_place, offered_trial, as_json=arguments.json)
 
 
 def _order(arguments: argparse.Namespace) -> UpdateOrder:

@@ -123,7 +123,7 @@ def _list_links(folder: Path, count: int, tcp_port: int | None) -> list[Path | i
     """
     links: list[Path | int] = [folder / f"node-{number}" for number in range(1, count + 1)]
     if tcp_port is not None:
-        links[1:] = [tcp_port and tcp_port + place for place in range(count - 1)]
+        links[1:] = [tcp_port and tcp_port + offset for offset in range(count - 1)]
     return links
 
 
@@ -226,7 +226,7 @@ def _set_near(nodes: Nodes, arguments: list[str]) -> str:
 
 def _set_between(nodes: Nodes, arguments: list[str]) -> str:
     first, other = (
-        _make_socket(nodes, arguments[place : place + 1]).node.number for place in (0, 1)
+        _make_socket(nodes, arguments[index : index + 1]).node.number for index in (0, 1)
     )
     if first == other or len(arguments) != 3:
         raise BadCommand("between A B 0..1, or between A B off, of two nodes")

@@ -194,8 +194,8 @@ def _make_question_page(db: Db, link: AlarmLink, incident: Sos, language: str) -
         button=escape(translate(language, "Take over")),
         most=WORD_MAX,
     )
-    place = f"<p>{_format_place(facts.get('position'), language)}</p>"
-    parts = [f"<p>{_add_time_element(raised_text, time)}</p>", *before, place, last, form]
+    position_html = f"<p>{_format_place(facts.get('position'), language)}</p>"
+    parts = [f"<p>{_add_time_element(raised_text, time)}</p>", *before, position_html, last, form]
     return _make_page(200, language, title, "\n      ".join(parts))
 
 

@@ -69,8 +69,8 @@ def find_by_message(db: Db, message_id: str) -> WrittenMessage | None:
 
 def find_by_address(db: Db, address: str, now: float) -> list[WrittenMessage]:
     """Return the newest recent message of each kit to an address."""
-    which = "outward.address = ? AND outward.state = 'handed over' AND item.accepted > ?"
-    rows = db.execute(_LETTERS.format(which=which), address, now - REPLY_WINDOW_S)
+    condition = "outward.address = ? AND outward.state = 'handed over' AND item.accepted > ?"
+    rows = db.execute(_LETTERS.format(which=condition), address, now - REPLY_WINDOW_S)
     return [
         *{message.device: message for message in map(WrittenMessage._make, reversed(rows))}.values()
     ]

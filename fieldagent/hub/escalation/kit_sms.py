@@ -89,10 +89,10 @@ async def run(
     """Send due messages to kits, one after the other, until cancelled."""
     while True:
         news, any_write = store.get_event(contact.SMS_NEWS), store.get_event(ANY_WRITE_TOPIC)
-        soonest = clock()
+        next_due = clock()
         with log_once():
-            soonest = await store.read(lambda db: sms_mail.compute_next_due(db, clock()))
-            if soonest <= clock():
+            next_due = await store.read(lambda db: sms_mail.compute_next_due(db, clock()))
+            if next_due <= clock():
                 due = await claims.commit_claim(
                     store,
                     lambda db: sms_mail.claim_message(db, clock(), per_day),
@@ -101,7 +101,7 @@ async def run(
                 if due is not None:
                     await _send_sms(store, reach, due, clock, note_fault)
                 continue
-        await idle.wait_until_due(any_write, soonest - clock(), news=news)
+        await idle.wait_until_due(any_write, next_due - clock(), news=news)
 
 
 async def _send_sms(

@@ -208,7 +208,9 @@ def find_own_text(text: str, subject: str = "") -> str:
     own_text = "\n".join(lines[:end]).strip()
     if own_text:
         return own_text
-    quoted = (place for place in range(end, len(lines)) if _is_quoted(lines[place]))
+    quoted = (
+        line_number for line_number in range(end, len(lines)) if _is_quoted(lines[line_number])
+    )
     below = [line for line in lines[next(quoted, len(lines)) :] if not _is_quoted(line)]
     return "\n".join(below[: _end_of_own(below, title)]).strip()
 
@@ -217,14 +219,14 @@ def _end_of_own(lines: Sequence[str], title: str) -> int:
     """Return the index of the first line that the author of the mail did not write, such as a
     quotation.
     """
-    for place, line in enumerate(lines):
+    for line_number, line in enumerate(lines):
         plain = line.strip("* \t")
         if _is_quoted(line) or line == _SIGNATURE or _QUOTES.match(plain):
-            return place
-        if _is_introduction(lines, place) or _is_header(lines, place):
-            return place
-        if _is_of_the_hub(lines, place, title):
-            return place
+            return line_number
+        if _is_introduction(lines, line_number) or _is_header(lines, line_number):
+            return line_number
+        if _is_of_the_hub(lines, line_number, title):
+            return line_number
     return len(lines)
 
 

@@ -249,8 +249,8 @@ def _store_result(
             db, notification.sos, "not notified", now, detail=f"{receiver_text}: {result.reason}"
         )
         return f"contact {contact.id} ({receiver_text}) is removed: {result.reason}"
-    again = "not tried again" if wait is None else f"tried again in {wait:.0f} s"
-    text = f"{receiver_text}: {result.reason}; {again}"
+    retry_text = "not tried again" if wait is None else f"tried again in {wait:.0f} s"
+    text = f"{receiver_text}: {result.reason}; {retry_text}"
     if attempts == 1 or wait is None:
         sos.record_event(db, notification.sos, "not notified", now, detail=text)
     return f"contact {contact.id}: {text}"
@@ -301,24 +301,24 @@ class _Notifications:
                     self.store.get_event(ANY_WRITE_TOPIC),
                 )
                 self.pause = trio.CancelScope()
-                soonest = inf
+                next_due = inf
                 if free := AT_ONCE - self.under_way:
-                    soonest, due = await self.list_due(free)
+                    next_due, due = await self.list_due(free)
                     for each in due:
                         self.under_way += 1
                         nursery.start_soon(waits.run_to_the_end, partial(self.carry_out, each))
                 with self.pause:
-                    await idle.wait_until_due(any_write, soonest - self.clock(), news=news)
+                    await idle.wait_until_due(any_write, next_due - self.clock(), news=news)
 
     async def list_due(self, free: int) -> tuple[float, list[Notification]]:
         """Return the Unix time when the next notification is due, and the notifications that this
         process has claimed.
         """
         with log_once():
-            soonest = await self.store.read(compute_next_due)
-            if soonest > self.clock():
-                return soonest, []
-            return soonest, await claims.commit_claim(
+            next_due = await self.store.read(compute_next_due)
+            if next_due > self.clock():
+                return next_due, []
+            return next_due, await claims.commit_claim(
                 self.store,
                 lambda db: claim_notifications(db, self.clock(), free, self.desk, self.reach.kinds),
                 release_claims,

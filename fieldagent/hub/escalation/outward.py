@@ -39,10 +39,10 @@ async def run(
     """Send due items, one after the other, until cancelled."""
     while True:
         news, any_write = store.get_event(outward.OUTWARD_TOPIC), store.get_event(ANY_WRITE_TOPIC)
-        soonest = clock()
+        next_due = clock()
         with log_once():
-            soonest = await store.read(outward.compute_next_due)
-            if soonest <= clock():
+            next_due = await store.read(outward.compute_next_due)
+            if next_due <= clock():
                 claimed = await claims.commit_claim(
                     store,
                     lambda db: outward.claim_items(db, clock(), AT_ONCE),
@@ -51,7 +51,7 @@ async def run(
                 for each in claimed:
                     await _send_item(store, reach, each, clock, note_fault)
                 continue
-        await idle.wait_until_due(any_write, soonest - clock(), news=news)
+        await idle.wait_until_due(any_write, next_due - clock(), news=news)
 
 
 async def _send_item(
@@ -114,8 +114,8 @@ def _make_notice(db: Db, outward_item: OutwardItem, answers: bool) -> Notice:
         make_visible(str(event[name])) for name in ("content", "name", "notes") if event.get(name)
     ]
     if "latitude" in event:
-        place = f"mlat={event['latitude']}&mlon={event['longitude']}"
-        lines.append(f"https://www.openstreetmap.org/?{place}")
+        map_query = f"mlat={event['latitude']}&mlon={event['longitude']}"
+        lines.append(f"https://www.openstreetmap.org/?{map_query}")
     instructions = f"Short answers reach {sender}." if answers else NO_ANSWER
     text = (
         "\n".join([f"{sender}, {format_clock_time(item.accepted)}:", *lines, instructions])

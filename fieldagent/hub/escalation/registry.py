@@ -41,7 +41,7 @@ def get_contact_kinds(places: Iterable[str] = ()) -> Kinds:
 
 @cache
 def _load_kinds(places: tuple[str, ...]) -> Kinds:
-    kinds = [import_named_object(place, ContactKind) for place in places]
+    kinds = [import_named_object(kind_place, ContactKind) for kind_place in places]
     by_name = {kind.name: kind for kind in kinds}
     if len(by_name) < len(kinds):
         raise WrongProperty("names one that already exists")
@@ -54,8 +54,12 @@ def find_kind(address: str, kinds: Kinds, settings: Own | None = None) -> Contac
     """
     fitting = [kind for kind in kinds.values() if kind.is_one(address)]
     if not fitting:
-        forms = " nor ".join(dict.fromkeys(kind.form for kind in kinds.values() if kind.form))
-        raise Refused(sentence("{address} is neither {forms}", address=repr(address), forms=forms))
+        address_forms = " nor ".join(
+            dict.fromkeys(kind.form for kind in kinds.values() if kind.form)
+        )
+        raise Refused(
+            sentence("{address} is neither {forms}", address=repr(address), forms=address_forms)
+        )
     if settings is None:
         return fitting[0]
     return next((kind for kind in fitting if not kind.missing(settings)), fitting[0])

@@ -32,8 +32,8 @@ def make_short_text(notice: Notice, *, answers: bool) -> str:
         lines.append(notice.desk)
 
     def join_whole(detail: str) -> str:
-        head = f"{notice.subject}{': ' if detail else ''}{detail}"
-        return "\n".join([head, *lines])
+        heading = f"{notice.subject}{': ' if detail else ''}{detail}"
+        return "\n".join([heading, *lines])
 
     if answers and notice.code:
         full = f"{join_whole(notice.said)}. {translate(language, 'Other text goes to the kit.')}"

@@ -72,10 +72,10 @@ async def count_backlog(store: Store, queue: IndexedTable) -> Backlog:
     oldest item.
     """
     rows, items = 0, []
-    place: Sequence[Any] | None = ()
-    while place is not None:
-        batch_count, oldest, place = await store.read(
-            partial(count_batch, queue=queue, after=place)
+    after_place: Sequence[Any] | None = ()
+    while after_place is not None:
+        batch_count, oldest, after_place = await store.read(
+            partial(count_batch, queue=queue, after=after_place)
         )
         rows += batch_count
         items += [] if oldest is None else [oldest]
@@ -113,9 +113,9 @@ def count_batch(
         f" {ROWS_PER_READ - 1}",
         *after,
     )
-    place = last[0] if last else None
-    if place is not None:
-        after_place += f" AND ({key}) <= ({make_marks(place)})"
+    last_place = last[0] if last else None
+    if last_place is not None:
+        after_place += f" AND ({key}) <= ({make_marks(last_place)})"
     sql = f"SELECT count(*), min(item) FROM {table} WHERE {after_place}"
-    ((count, oldest),) = db.execute(sql, *after, *(place or ()))
-    return count, oldest, place
+    ((count, oldest),) = db.execute(sql, *after, *(last_place or ()))
+    return count, oldest, last_place

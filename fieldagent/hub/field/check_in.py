@@ -207,10 +207,10 @@ def _format_words(
     contact: float | None,
 ) -> str:
     since = "ever" if contact is None else f"since {format_clock_time(contact)}"
-    place = ""
+    place_text = ""
     if position_at is not None:
-        place = f", last at {latitude} {longitude}, {format_clock_time(position_at)}"
-    return f"Nothing heard from {name} {since}{place} (check-in {rule})"
+        place_text = f", last at {latitude} {longitude}, {format_clock_time(position_at)}"
+    return f"Nothing heard from {name} {since}{place_text} (check-in {rule})"
 
 
 SHOWN_COLUMNS = {

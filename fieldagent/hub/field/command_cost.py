@@ -39,7 +39,7 @@ def compute_cost(
 ) -> CommandCost:
     """Return the cost of a command including its answer. Raises NotACommand."""
     verb = get_verb(command)
-    ((linked, reached, operator, *row),) = db.execute(
+    ((linked, is_reachable, operator, *row),) = db.execute(
         f"SELECT {IS_LINKED}, CASE WHEN {IS_REACHABLE} THEN 1 ELSE 0 END, operator, {ACCOUNT}"
         " FROM device WHERE id = ?",
         *(now, device),
@@ -53,4 +53,6 @@ def compute_cost(
     credit = 0 if account.by_bytes else compute_credits(down) + compute_credits(up)
     allowance = compute_allowance(db, account, now, urgent=False)
     fits = down <= account.mt_bytes
-    return CommandCost(bool(linked), bool(reached), down, up, credit, allowance, operator, fits)
+    return CommandCost(
+        bool(linked), bool(is_reachable), down, up, credit, allowance, operator, fits
+    )

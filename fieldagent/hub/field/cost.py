@@ -41,10 +41,10 @@ def list_costs(db: Db, posting: Posting, now: float) -> list[dict[str, Any]]:
     for sequence, operator, linked, is_known, *row in rows:
         account = read_account(row)
         names = [] if is_known is not None and bytes(is_known) == digest else [name]
-        reached = account.device.imei is not None and operator is not None
+        is_reachable = account.device.imei is not None and operator is not None
         over_satellite = (
             _compute_satellite_costs(db, posting, account, sequence, names, now)
-            if reached
+            if is_reachable
             else None
         )
         entries.append(

@@ -155,12 +155,12 @@ def list_devices_with_letters(db: Db, workspace: int | None = None) -> list[int]
     """Return the devices that are in use and have letters, of one workspace or of all
     workspaces.
     """
-    which, workspace_values = (
+    condition, workspace_values = (
         ("", ()) if workspace is None else (" AND device.workspace = ?", (workspace,))
     )
     rows = db.execute(
         "SELECT DISTINCT device.id FROM device JOIN dead_letter ON dead_letter.device = device.id"
-        f" WHERE device.disabled IS NULL{which} ORDER BY device.id",
+        f" WHERE device.disabled IS NULL{condition} ORDER BY device.id",
         *workspace_values,
     )
     return [id_ for (id_,) in rows]
@@ -168,14 +168,14 @@ def list_devices_with_letters(db: Db, workspace: int | None = None) -> list[int]
 
 def list_letters(db: Db, devices: Collection[int] | None = None) -> list[Row]:
     """Return the letters, newest first. If `devices` is not None, return only their letters."""
-    which, device_values = "", devices or ()
+    condition, device_values = "", devices or ()
     if devices is not None:
-        which = (
+        condition = (
             f" WHERE dead_letter.device IN ({make_marks(device_values)})"
             if device_values
             else " WHERE 1 = 0"
         )
-    return _read_letters(db, which, device_values, COUNT_MAX)
+    return _read_letters(db, condition, device_values, COUNT_MAX)
 
 
 def list_workspace_letters(db: Db, workspace: int, before: int, limit: int) -> list[Row]:
@@ -184,8 +184,8 @@ def list_workspace_letters(db: Db, workspace: int, before: int, limit: int) -> l
     Letters from an IMEI without a device are not included, because they could belong to any
     workspace. Only the operator of the hub sees these letters.
     """
-    which = " WHERE device.workspace = ? AND dead_letter.id < ?"
-    return _read_letters(db, which, (workspace, before), limit)
+    condition = " WHERE device.workspace = ? AND dead_letter.id < ?"
+    return _read_letters(db, condition, (workspace, before), limit)
 
 
 def is_of_workspace(db: Db, workspace: int, letter: int) -> bool:

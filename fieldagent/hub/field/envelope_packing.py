@@ -462,13 +462,13 @@ def record_journal(
     """Record the device's journal. A new journal knows no names. `asks_for_names` is True if the
     device asks for all names again.
     """
-    changed = db.execute(
+    changed_rows = db.execute(
         "UPDATE device SET journal = ? WHERE id = ? AND journal <> ? RETURNING id",
         journal_number,
         device,
         journal_number,
     )
-    if changed or asks_for_names:
+    if changed_rows or asks_for_names:
         db.execute("DELETE FROM introduced WHERE device = ?", device)
         db.announce(get_names_topic(device))
 

@@ -48,7 +48,7 @@ async def run(store: Store, *, clock: Callable[[], float]) -> None:
     watched = list_checks()
     while True:
         any_write = store.get_event(ANY_WRITE_TOPIC)
-        soonest = 0.0
+        next_due = 0.0
         with log_once():
             times: list[float] = []
             faults: list[Exception] = []
@@ -64,5 +64,5 @@ async def run(store: Store, *, clock: Callable[[], float]) -> None:
                     faults.append(error)
             if faults:
                 raise ExceptionGroup("some checks of the kits failed", faults)
-            soonest = min(times)
-        await idle.wait_until_due(any_write, soonest - clock(), beat=CHECK_INTERVAL_MIN_S)
+            next_due = min(times)
+        await idle.wait_until_due(any_write, next_due - clock(), beat=CHECK_INTERVAL_MIN_S)

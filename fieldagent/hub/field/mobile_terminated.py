@@ -347,16 +347,18 @@ def ask_for_fragments(db: Db, now: float) -> int:
         fragment_condition = (
             f"{UNAUTHENTICATED_COLUMN} = 0 AND device = ? AND sequence = ? AND count = ?"
         )
-        which = account.device.id, sequence, count
+        device_sequence = account.device.id, sequence, count
         waiting_rows = db.execute(
             f"SELECT position, slice FROM slice WHERE {fragment_condition} ORDER BY position",
-            *which,
+            *device_sequence,
         )
         slices = {position: bytes(piece) for position, piece in waiting_rows}
         report = Report(count, frozenset(slices), compute_fragments_digest(slices.values()))
         body = encode([Entry(sequence, report, int(now))], key=account.key)
         if _is_affordable(db, account, body, now):
-            db.execute(f"UPDATE slice SET asked = ? WHERE {fragment_condition}", now, *which)
+            db.execute(
+                f"UPDATE slice SET asked = ? WHERE {fragment_condition}", now, *device_sequence
+            )
             _persist(db, account.device.id, body, [], False, now)
             request_count += 1
     return request_count

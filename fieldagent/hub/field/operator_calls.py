@@ -65,7 +65,7 @@ async def run(
             )
             calls: list[OperatorCall] = []
             rings: list[RingAlert] = []
-            busy, soonest = dict(open_calls.calls), 0.0
+            busy, next_due = dict(open_calls.calls), 0.0
             with log_once():
                 work = await store.read(partial(_find_due_work, clock=clock, busy=busy))
                 if work.calls:
@@ -76,7 +76,7 @@ async def run(
                     rings = await store.commit(
                         lambda db: ring_alerts.claim_ring_alerts(db, clock())
                     )
-                soonest = work.soonest
+                next_due = work.soonest
             for call in calls:
                 carried = partial(carry_out, store, operators, call, clock, note_fault, note_call)
                 open_calls.calls[call.operator] += 1
@@ -85,7 +85,7 @@ async def run(
                 nursery.start_soon(ring_again, store, operators, ring, note_fault)
             if not calls:
                 with open_calls.wait_for_end(has_ended):
-                    await idle.wait_until_due(any_write, soonest - clock(), news=news)
+                    await idle.wait_until_due(any_write, next_due - clock(), news=news)
 
 
 class _OpenCalls:
@@ -132,8 +132,8 @@ class _DueWork(NamedTuple):
 
 def _find_due_work(db: Db, *, clock: Callable[[], float], busy: Mapping[str, int]) -> _DueWork:
     now = clock()
-    soonest = min(compute_next_due(db, busy), ring_alerts.compute_next_ring(db))
-    return _DueWork(is_due(db, now, busy), ring_alerts.is_due(db, now), soonest)
+    next_due = min(compute_next_due(db, busy), ring_alerts.compute_next_ring(db))
+    return _DueWork(is_due(db, now, busy), ring_alerts.is_due(db, now), next_due)
 
 
 async def carry_out(

@@ -205,8 +205,8 @@ def _make_position(row: StoredPosition) -> Position:
     entry = replace(decode_stored_entry(bytes(row.body)), sequence=0)
     entries = [entry, Entry(0, Source(row.device, row.sequence))]
     body = encode(entries, origin=row.sender)
-    place, device, sender, item = row[:4]
-    return Position(place, device, sender, item, row.expires, entries, body)
+    log_place, device, sender, item = row[:4]
+    return Position(log_place, device, sender, item, row.expires, entries, body)
 
 
 class PositionFeeds:

@@ -137,7 +137,7 @@ class Rebuilding:
         assert page is not None
         copies = [each for each in kit_copies.copies if each.place in self.rows]
         # An answer without copies means that the kit has none of the requested items.
-        copies = copies or [Copy(place, b"") for place in self.rows]
+        copies = copies or [Copy(copy_place, b"") for copy_place in self.rows]
         remaining = self.rows.keys() - {each.place for each in copies}
 
         def enter(db: Db) -> str:
@@ -147,7 +147,9 @@ class Rebuilding:
             return "" if remaining else self._end_page(db, page, now)
 
         self._log_progress(await self.store.commit(enter))
-        self.rows = {place: row for place, row in self.rows.items() if place in remaining}
+        self.rows = {
+            copy_place: row for copy_place, row in self.rows.items() if copy_place in remaining
+        }
         if not self.rows:
             self.page = None
 

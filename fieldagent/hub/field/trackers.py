@@ -168,8 +168,8 @@ def store_kit_report(db: Db, workspace: int, entry: Entry, now: float) -> bool:
     if not author.startswith(TRACKER):
         return False
     at = get_date(point, entry.time)
-    place = {"latitude": point.latitude, "longitude": point.longitude}
-    report = TrackerReport(author.removeprefix(TRACKER), at, place)
+    position = {"latitude": point.latitude, "longitude": point.longitude}
+    report = TrackerReport(author.removeprefix(TRACKER), at, position)
     return (
         process_tracker_report(db, workspace, report, now, bearer=BY_KIT) is not ItemResult.REFUSED
     )
@@ -191,21 +191,23 @@ def process_tracker_report(
     at = now if at > now + CLOCK_AHEAD_MAX_S else min(at, now)
     if alarm == tracker.alarm and at <= tracker.at:
         return ItemResult.REPEATED
-    place = None if report.place is None else _make_location(report.place, at)
+    location = None if report.place is None else _make_location(report.place, at)
     contact.record_contact(db, tracker.device, bearer, now)
-    _store_position(db, tracker, place, at, report.accuracy, now)
+    _store_position(db, tracker, location, at, report.accuracy, now)
     incident = open_incident(db, tracker.device)
     told_at = tracker.told
-    news = [each for each in alarms if each not in before]
+    new_alarms = [each for each in alarms if each not in before]
     distress = {name for each in alarms for name in _find_distress_names(each)}
     distress -= {name for each in before for name in _find_distress_names(each)}
     if distress and incident is None:
-        distress_text = _format_distress(tracker, report, ", ".join(alarms), place, at)
+        distress_text = _format_distress(tracker, report, ", ".join(alarms), location, at)
         incident = _raise(db, tracker, distress_text, at, now)
-    elif news:
-        _enter_report(db, tracker, Message(f"{tracker.name}: {', '.join(news)}"), at, incident, now)
-    if place is not None and at >= told_at + tracker.every:
-        _enter_report(db, tracker, place, at, incident, now)
+    elif new_alarms:
+        _enter_report(
+            db, tracker, Message(f"{tracker.name}: {', '.join(new_alarms)}"), at, incident, now
+        )
+    if location is not None and at >= told_at + tracker.every:
+        _enter_report(db, tracker, location, at, incident, now)
         told_at = at
     _store_state(db, tracker, alarm=alarm, at=max(at, tracker.at), told_at=told_at)
     return ItemResult.TAKEN

@@ -34,8 +34,8 @@ def get_operators(places: Iterable[str] = ()) -> Mapping[str, OperatorKind]:
     Raises WrongProperty with a text that follows the word `operators`.
     """
     kinds = [
-        import_named_object(place, OperatorKind)
-        for place in (*get_operator_places().values(), *places)
+        import_named_object(operator_place, OperatorKind)
+        for operator_place in (*get_operator_places().values(), *places)
     ]
     by_name = {kind.name: kind for kind in kinds}
     if len(by_name) < len(kinds):

@@ -48,12 +48,12 @@ def list_latest(db: Db, limit: int, workspace: int | None = None) -> list[dict[s
     """Return the newest lines of one workspace, or of all workspaces and the hub itself if
     `workspace` is None.
     """
-    which, workspace_values = (
+    condition, workspace_values = (
         ("", ()) if workspace is None else (" WHERE workspace = ?", (workspace,))
     )
     names = ("at", "workspace", "actor", "action", "detail")
     rows = db.execute(
-        f"SELECT {', '.join(names)} FROM audit{which} ORDER BY id DESC LIMIT ?",
+        f"SELECT {', '.join(names)} FROM audit{condition} ORDER BY id DESC LIMIT ?",
         *workspace_values,
         limit,
     )

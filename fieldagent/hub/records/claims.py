@@ -112,9 +112,9 @@ def release_claims(db: Db, membership: str, workers: Sequence[Any]) -> int:
     freed = 0
     for table, topic in CLAIMED_TABLES.items():
         # Select the waiting rows by an index, because most rows of the table are finished.
-        which = "" if table in ("mobile_terminated", "kit_sms") else "state = 'waiting' AND "
+        condition = "" if table in ("mobile_terminated", "kit_sms") else "state = 'waiting' AND "
         rows = db.execute(
-            f"UPDATE {table} SET claimed_until = 0 WHERE {which}claimed_until > 0"
+            f"UPDATE {table} SET claimed_until = 0 WHERE {condition}claimed_until > 0"
             f" AND claimed_by {membership} RETURNING claimed_by",
             *workers,
         )

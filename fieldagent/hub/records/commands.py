@@ -116,9 +116,10 @@ def list_due_commands(db: Db, device: int, now: float, *, linked: bool) -> list[
     """Return the commands that are due over satellite now, oldest first. Damaged commands
     expire.
     """
-    which = " AND bearer = 'satellite'" if linked else ""
+    condition = " AND bearer = 'satellite'" if linked else ""
     rows = db.execute(
-        f"SELECT number, body FROM command WHERE device = ? AND {IS_DUE}{which} ORDER BY number",
+        f"SELECT number, body FROM command WHERE device = ? AND {IS_DUE}{condition}"
+        " ORDER BY number",
         *(device, now, now, now),
     )
     entries = {number: _make_entry(device, number, body) for number, body in rows}
@@ -187,8 +188,8 @@ def list_to_carry(db: Db, carrier: int, journal_number: int, now: float) -> list
         ),
     )
     return [
-        CarriedCommand(device, given_at, ends, entry)
-        for device, given_at, ends, number, body in rows
+        CarriedCommand(device, given_at, expires_at, entry)
+        for device, given_at, expires_at, number, body in rows
         if (entry := _make_entry(device, number, body)) is not None
     ]
 

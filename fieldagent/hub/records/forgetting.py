@@ -71,11 +71,11 @@ def forget_remembered(db: Db, *, before: float) -> int:
     dropped = 0
     for table, key in _REMEMBERING_TABLES.items():
         # Keep SOS, because an attacker can replay a recorded SOS years later.
-        which = " AND sos = 0" if table == "arrived" else ""
+        sos_condition = " AND sos = 0" if table == "arrived" else ""
         dropped += len(
             db.execute(
-                f"DELETE FROM {table} WHERE at < ?{which} AND ({key}) IN (SELECT {key} FROM {table}"
-                f" WHERE at < ?{which} ORDER BY at LIMIT ?) RETURNING at",
+                f"DELETE FROM {table} WHERE at < ?{sos_condition} AND ({key}) IN"
+                f" (SELECT {key} FROM {table} WHERE at < ?{sos_condition} ORDER BY at LIMIT ?) RETURNING at",
                 *(before, before, ROWS_PER_TRANSACTION),
             )
         )

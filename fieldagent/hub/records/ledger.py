@@ -309,9 +309,9 @@ class DeliverySpread(Enum):
 def _spread_of(posting: Posting) -> DeliverySpread:
     to_everybody = posting.target is None and posting.team is None and posting.device is None
     plain = not posting.sos and not isinstance(posting.item, IncidentUpdate)
-    ends = posting.expires is not None and posting.collapse_key is None
+    has_end = posting.expires is not None and posting.collapse_key is None
     is_free = posting.source is not None and not posting.over_satellite
-    if not (to_everybody and plain and ends and is_free):
+    if not (to_everybody and plain and has_end and is_free):
         return DeliverySpread.NOW
     is_position = isinstance(posting.item, Location) and not posting.asks
     return DeliverySpread.NEWEST if is_position else DeliverySpread.FETCHED
@@ -370,8 +370,8 @@ def _store_all(
     newest.store_positions(
         db,
         {
-            track: NewPosition(own.workspace, place, items[id(own)], min(own.time, now))
-            for (track, own), place in zip(tracks.items(), places_in_track, strict=True)
+            track: NewPosition(own.workspace, track_place, items[id(own)], min(own.time, now))
+            for (track, own), track_place in zip(tracks.items(), places_in_track, strict=True)
         },
     )
     return entered, with_exceptions
@@ -445,10 +445,12 @@ def _deliver_to_devices(
         items.setdefault(posting.workspace, []).append((posting, item))
     rows = []
     is_due = False
-    for device, workspace, member, end, reached, wants_receipt in sorted(numbered):
+    for device, workspace, member, end, is_reached, wants_receipt in sorted(numbered):
         own = [each for each in items[workspace] if _is_for(each[0], member, device)]
         for sequence, (posting, item) in enumerate(own, end - len(own)):
-            due = _compute_satellite_start(posting, wants_receipt, now, grace) if reached else None
+            due = (
+                _compute_satellite_start(posting, wants_receipt, now, grace) if is_reached else None
+            )
             is_due = is_due or due is not None
             row = (item, device, -posting.priority, posting.expires, sequence, "waiting", due)
             rows.append(row)

@@ -11,5 +11,5 @@ def find_modem_kind(name: str) -> ModemKind:
     """Return the kind of modem with this name. An unknown kind is treated as SBD, because SBD has
     the smallest limits.
     """
-    place = list_places("modem_kinds").get(name)
-    return SBD if place is None else import_named_object(place, ModemKind)
+    kind_place = list_places("modem_kinds").get(name)
+    return SBD if kind_place is None else import_named_object(kind_place, ModemKind)

@@ -113,16 +113,18 @@ def record_confirmations(db: Db, device: int, confirmed: Collection[int], now: f
     # was confirmed.
     finished_ids = {each.id for each in before if not each.items}
     waiting = {each.id for each in _list_unconfirmed(db, device)} - finished_ids
-    again = [each for each in before if each.id in waiting]
-    for each in again:
+    repeated_copies = [each for each in before if each.id in waiting]
+    for each in repeated_copies:
         _repeat_content(db, device, each, now + OPERATOR_DELAY_MAX_S, now)
-    lost_copies = _list_lost_without_copy(db, device, now, waiting - {each.id for each in again})
+    lost_copies = _list_lost_without_copy(
+        db, device, now, waiting - {each.id for each in repeated_copies}
+    )
     for each in lost_copies:
         _repeat_content(db, device, each, now, now)
     for each in copies:
         if each.id not in waiting:
             db.execute("DELETE FROM mt_copy WHERE id = ?", each.id)
-    return len(again) + len(lost_copies)
+    return len(repeated_copies) + len(lost_copies)
 
 
 def send_updates_by_link(db: Db, device: int) -> None:

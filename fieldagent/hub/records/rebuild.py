@@ -76,8 +76,8 @@ def read_progress(db: Db, device: int) -> Rebuild | None:
     rows = db.execute(f"SELECT {_COLUMNS} FROM rebuild WHERE device = ?", device)
     if not rows:
         return None
-    is_open, direction, place, listed, missing, back, gone, held = rows[0]
-    counts = (place, listed, missing, back, gone)
+    is_open, direction, log_place, listed, missing, sent_back, gone, held = rows[0]
+    counts = (log_place, listed, missing, sent_back, gone)
     return Rebuild(bool(is_open), Direction(direction), *counts, bytes(held or b""))
 
 
@@ -157,13 +157,13 @@ SHOWN_COLUMNS = {
 
 def count_figures(db: Db) -> dict[str, float]:
     """Return the metrics by name, summed over all kits."""
-    ((waiting, missing, back, gone),) = db.execute(
+    ((waiting, missing, sent_back, gone),) = db.execute(
         "SELECT coalesce(sum(CASE WHEN state = 'open' THEN 1 ELSE 0 END), 0),"
         " coalesce(sum(missing), 0), coalesce(sum(back), 0), coalesce(sum(gone), 0) FROM rebuild"
     )
     return {
         "rebuild_kits_waiting": float(waiting),
         "rebuild_items_missing": float(missing),
-        "rebuild_items_back": float(back),
+        "rebuild_items_back": float(sent_back),
         "rebuild_items_gone": float(gone),
     }

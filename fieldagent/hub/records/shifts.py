@@ -174,10 +174,12 @@ def describe_watch(db: Db, workspace: int, now: float) -> dict[str, Any]:
                 "user": {"id": str(member), "name": name},
                 "since": since,
                 "until": until,
-                "handsOverTo": None if heir is None else {"id": str(heir), "name": heirs_name},
+                "handsOverTo": None
+                if successor is None
+                else {"id": str(successor), "name": heirs_name},
                 "note": note,
             }
-            for member, name, since, until, heir, heirs_name, note in rows
+            for member, name, since, until, successor, heirs_name, note in rows
         ],
         "before": [
             {

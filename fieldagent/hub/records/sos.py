@@ -144,8 +144,8 @@ def _raise(
             " AND position_at >= ?",
             *(device, now - FRESH_S),
         )
-        for place in new_rows:
-            _store_position(db, sos, *place)
+        for new_row in new_rows:
+            _store_position(db, sos, *new_row)
         record_event(db, sos, "raised", now, detail="" if item else NAMED_ALONE)
         add_item(db, item, sos)
         return int(sos)
@@ -205,9 +205,9 @@ def add_item(db: Db, item: int | None, sos: int) -> None:
     )
     for kind, body, accepted in rows:
         entry = decode_stored_entry(body) if kind == "location" else None
-        if entry is not None and isinstance(place := entry.content, Location):
-            at = min(get_date(place, entry.time).timestamp(), accepted)
-            _store_position(db, sos, place.latitude, place.longitude, at)
+        if entry is not None and isinstance(location := entry.content, Location):
+            at = min(get_date(location, entry.time).timestamp(), accepted)
+            _store_position(db, sos, location.latitude, location.longitude, at)
 
 
 def _store_position(db: Db, sos: int, latitude: float, longitude: float, at: float) -> None:
@@ -403,8 +403,8 @@ def list_sos(
     """Return incidents, newest first. If `text` is not empty, return only incidents with the text
     in their items, their events, or the name of the device or user. `kind` is SOS or ALARM.
     """
-    which = "" if state is None else " AND state = ?"
-    which += {
+    state_condition = "" if state is None else " AND state = ?"
+    state_condition += {
         None: "",
         SOS: f" AND (kind = '{SOS}' OR number IS NOT NULL)",
         ALARM: f" AND kind <> '{SOS}' AND number IS NULL",
@@ -413,8 +413,8 @@ def list_sos(
     for special in "!%_":
         pattern = pattern.replace(special, f"!{special}")
     rows = db.execute(
-        f"{_SOS}workspace = ?{which} AND id < ?{_HAS_TEXT if text else ''} ORDER BY id DESC LIMIT"
-        " ?",
+        f"{_SOS}workspace = ?{state_condition} AND id < ?{_HAS_TEXT if text else ''}"
+        " ORDER BY id DESC LIMIT ?",
         workspace,
         *(() if state is None else (state,)),
         before,
@@ -458,6 +458,6 @@ def set_closed(db: Db, sos: int, now: float) -> None:
     """Close an incident at the Unix time `now`. A request to take over the incident ends. From now
     on, the incident's position does not follow the device.
     """
-    if (place := find_place(db, sos)) is not None:
-        _store_position(db, sos, *place)
+    if (position := find_place(db, sos)) is not None:
+        _store_position(db, sos, *position)
     db.execute("UPDATE sos SET state = 'closed', asked = NULL, closed = ? WHERE id = ?", now, sos)

@@ -153,19 +153,20 @@ def list_days(
         if device in (None, id_)
     }
     query_values: tuple[str | int, ...] = (since, until)
-    which = "day >= ? AND day <= ?"
+    condition = "day >= ? AND day <= ?"
     if device is not None:
-        which, query_values = f"{which} AND device = ?", (*query_values, device)
+        condition, query_values = f"{condition} AND device = ?", (*query_values, device)
     totals: dict[tuple[str, int], dict[str, Any]] = {}
     for column, table in (("mo", "mo_session"), ("mt", "spent")):
         for day, counted_by, paid, size in db.execute(
-            f"SELECT day, device, sum(credits), sum(bytes) FROM {table} WHERE {which}"
+            f"SELECT day, device, sum(credits), sum(bytes) FROM {table} WHERE {condition}"
             " GROUP BY day, device",
             *query_values,
         ):
             totals.setdefault((day, counted_by), {})[column] = (int(paid), int(size))
     for day, counted_by, paid, size, unknown, operator in db.execute(
-        f"SELECT day, device, credits, bytes, unknown, operator FROM operator_count WHERE {which}",
+        "SELECT day, device, credits, bytes, unknown, operator FROM operator_count"
+        f" WHERE {condition}",
         *query_values,
     ):
         imported = {"theirs": (paid, size), "unknown": tuple(json.loads(unknown)), "by": operator}
@@ -180,9 +181,9 @@ def list_days(
 def _make_usage_day(
     day: str, device: int, name: str, modem: str, operator: str | None, counts: dict[str, Any]
 ) -> UsageDay:
-    place, unit = (1, "byte") if find_modem_kind(modem).by_bytes else (0, "credit")
-    mo, mt = (counts.get(each, (0, 0))[place] for each in ("mo", "mt"))
-    their_count = counts["theirs"][place] if "theirs" in counts else None
+    index, unit = (1, "byte") if find_modem_kind(modem).by_bytes else (0, "credit")
+    mo, mt = (counts.get(each, (0, 0))[index] for each in ("mo", "mt"))
+    their_count = counts["theirs"][index] if "theirs" in counts else None
     unknown = counts.get("unknown", ())
     counter = counts.get("by")
     return UsageDay(day, device, name, unit, mo, mt, their_count, unknown, operator, counter)

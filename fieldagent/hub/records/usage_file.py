@@ -83,9 +83,9 @@ def _read_rows(
 ) -> Iterator[tuple[str, str, int, int, str]]:
     """Yield the IMEI, day, credits, bytes and reference of each line."""
     text = iter(lines)
-    head = next(text, "").lstrip("\ufeff")
-    separator = max(_SEPARATORS, key=head.count)
-    (headings,) = list(_read_cells([head], separator)) or [[]]
+    heading_line = next(text, "").lstrip("\ufeff")
+    separator = max(_SEPARATORS, key=heading_line.count)
+    (headings,) = list(_read_cells([heading_line], separator)) or [[]]
     columns = _find_columns(headings, column_names)
     for number, row in enumerate(_read_cells(text, separator), 2):
         if number > LINES_MAX:
@@ -131,8 +131,8 @@ def _find_columns(headings: Sequence[str], column_names: Mapping[str, str]) -> _
         find_column("credits"),
         find_column("bytes"),
     )
-    for what, place in (("imei", imei), ("date", date), ("credits", paid)):
-        if place is None and (what != "credits" or size is None):
+    for what, column_index in (("imei", imei), ("date", date), ("credits", paid)):
+        if column_index is None and (what != "credits" or size is None):
             raise WrongUsageFile(
                 f"no column with the {what} found: name it with --columns {what}=NAME;"
                 f" columns: {heading_text}"

@@ -177,9 +177,9 @@ def create_missing_rows(db: Db, coming: Sequence[tuple[int, float]]) -> list[boo
     share = max(AT_LEAST, ROWS_PER_TRANSACTION // max(len(rows), 1))
     missing_rows: set[int] = set()
     devices_behind = []
-    for device, member, workspace, place, posted, sequence in rows:
-        upto = min(posted, place + share)
-        devices_behind.append(_ComingPlace(device, member, workspace, place, upto, sequence))
+    for device, member, workspace, log_place, posted, sequence in rows:
+        upto = min(posted, log_place + share)
+        devices_behind.append(_ComingPlace(device, member, workspace, log_place, upto, sequence))
         if upto < posted:
             missing_rows.add(device)
     for first in range(0, len(devices_behind), ROWS_MAX // 2):
@@ -251,8 +251,8 @@ def restore_device(db: Db, device: int, now: float) -> None:
         + db.for_update("device"),
         device,
     )
-    for id_, member, workspace, place, posted, sequence, disabled in rows:
-        coming = _ComingPlace(id_, member, workspace, place, posted, sequence)
+    for id_, member, workspace, log_place, posted, sequence, disabled in rows:
+        coming = _ComingPlace(id_, member, workspace, log_place, posted, sequence)
         _make(db, [coming], now, until=disabled)
 
 

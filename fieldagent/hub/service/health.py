@@ -124,12 +124,12 @@ class Health:
         with trio.move_on_after(METRICS_TIMEOUT_S if fault != REASON else 0.0):
             with suppress(StoreFailed, StoreUnavailable):
                 await self._store.read(lambda db: db.execute("SELECT 1"))
-                took = trio.current_time() - started_at
+                seconds = trio.current_time() - started_at
                 figures = await self._measure_database()
                 figures |= await self._store.read(self._rows)
                 failing = await self._store.read(operator_trouble.count_figures)
                 balances = await self._store.read(operator_trouble.list_balances)
-                figures["database_answer_seconds"] = took
+                figures["database_answer_seconds"] = seconds
         own_figures = {"database_up": int(bool(figures)), "disk_full": int(fault == NO_ROOM)}
         values = {**own_figures, **figures, **self._counters()}
         families = [*_list_families(values), *self._figures.list_families()]

@@ -60,8 +60,8 @@ async def _make_follower(store: Store, now: float) -> Follower:
     """
     unsettled = UNSETTLED_S if store.shared else 0.0
     sql = "SELECT coalesce(max(id), 0) FROM sos_event WHERE at <= ?"
-    ((place,),) = await store.read(lambda db: db.execute(sql, now - unsettled))
-    follower, capacity = Follower(int(place), unsettled), STEPS_MAX
+    ((event_number,),) = await store.read(lambda db: db.execute(sql, now - unsettled))
+    follower, capacity = Follower(int(event_number), unsettled), STEPS_MAX
     steps = await store.read(partial(_list_behind, place=follower.place, capacity=capacity))
     follower.select_fresh([(each.number, each.at) for each in steps], now)
     return follower

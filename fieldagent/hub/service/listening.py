@@ -25,11 +25,11 @@ class Listeners(NamedTuple):
 
 def open_all_listeners(settings: HubSettings) -> Listeners:
     """Open all listeners of a hub. Raises ListenFailed."""
-    with ExitStack() as opened:
+    with ExitStack() as listeners:
 
         def open_sockets(sockets: list[socket.socket]) -> list[socket.socket]:
             for each in sockets:
-                opened.callback(each.close)
+                listeners.callback(each.close)
             return sockets
 
         direct = open_sockets(open_listeners(settings.port, settings.listen, allow_remote=True))
@@ -39,7 +39,7 @@ def open_all_listeners(settings: HubSettings) -> Listeners:
             by_proxy = open_sockets(open_listeners(port, [host], allow_remote=True))
         path = settings.socket_listen
         by_socket = [] if path is None else open_sockets([open_unix_listener(path)])
-        opened.pop_all()
+        listeners.pop_all()
     return Listeners(direct, by_socket, by_proxy)
 
 

@@ -204,8 +204,8 @@ def _make_typed_marks(row: Sequence[int | str]) -> list[str]:
 
 def find_earliest(db: Db, sql: str, *parameters: Any) -> float:
     """Return the result of a SELECT for one minimum, or infinity if the result is NULL."""
-    ((soonest,),) = db.execute(sql, *parameters)
-    return inf if soonest is None else float(soonest)
+    ((earliest,),) = db.execute(sql, *parameters)
+    return inf if earliest is None else float(earliest)
 
 
 def make_marks(values: Collection[Any]) -> str:

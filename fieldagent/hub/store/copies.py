@@ -90,14 +90,14 @@ def set_aside_log_of_another(file: Path) -> None:
     left_log = _make_path_beside(file, "-wal")
     if not _has_content(left_log):
         return
-    with file.open("r+b") as opened:
+    with file.open("r+b") as database_file:
         try:
-            fcntl.lockf(opened, fcntl.LOCK_EX | fcntl.LOCK_NB, _SHARED_SIZE, _SHARED_FIRST)
+            fcntl.lockf(database_file, fcntl.LOCK_EX | fcntl.LOCK_NB, _SHARED_SIZE, _SHARED_FIRST)
         except BlockingIOError:
             return  # The program that has the file open has already checked.
         # Check again while the lock is held, because another program may have renamed the old log
         # meanwhile and begun a new log for this file.
-        if not _has_content(left_log) or opened.read(_HEAD)[18:] != _WITHOUT_LOG:
+        if not _has_content(left_log) or database_file.read(_HEAD)[18:] != _WITHOUT_LOG:
             return
         kept_log = left_log.with_name(f"{left_log.name}.before")
         left_log.rename(kept_log)

@@ -139,7 +139,7 @@ class _PostgresDb:
             return
         *ahead, sql = statements
         if ahead:
-            parts = ", ".join(f"write_{place} AS ({write})" for place, write in enumerate(ahead))
+            parts = ", ".join(f"write_{index} AS ({write})" for index, write in enumerate(ahead))
             sql = f"WITH {parts} {sql}"
         parameters = [value for write_values in writes.values() for value in write_values]
         notices = [CHANNEL, [*payloads]] if payloads else []

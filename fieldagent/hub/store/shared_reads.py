@@ -43,7 +43,7 @@ class SharedReads:
         """Return the result of `operation` for `argument`. Raises the errors of `read`."""
         leads = operation not in self._next
         own_round = self._next.setdefault(operation, _ReadRound())
-        place = len(own_round.arguments)
+        index = len(own_round.arguments)
         own_round.arguments.append(argument)
         if leads:
             await self._run(operation, own_round)
@@ -51,7 +51,7 @@ class SharedReads:
             await own_round.is_over.wait()
         if own_round.error is not None:
             raise own_round.error
-        return own_round.results[place]
+        return own_round.results[index]
 
     async def _run(self, operation: Operation, mine: _ReadRound) -> None:
         try:

@@ -152,8 +152,8 @@ def _list_runs(
     )
     claimed: list[list[list[int]]] = []
     early: set[int] = set()
-    for head, sender, number, not_before in heads:
-        members = _list_members(db, webhook, head, sender, number, now)
+    for first_item, sender, number, not_before in heads:
+        members = _list_members(db, webhook, first_item, sender, number, now)
         # A batch that was tried before is repeated unchanged and without other items.
         size = webhook.batch if not number else 0
         batches = (
@@ -218,9 +218,9 @@ def _list_members(
     size = 0
     for item, of, not_before, claimed_until, length in rows:
         size += length
-        again = batch and of == batch
+        is_same_batch = batch and of == batch
         is_single = not batch and not of and not_before <= now and size <= RUN_BYTES
-        if item != head and (claimed_until > now or not (again or is_single)):
+        if item != head and (claimed_until > now or not (is_same_batch or is_single)):
             break
         members.append(item)
     return members

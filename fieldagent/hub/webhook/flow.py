@@ -101,7 +101,7 @@ class Flows:
         for webhook in self.of.keys() - by_webhook.keys():
             if not self.of[webhook].under_way and not self.of[webhook].sos_under_way:
                 del self.of[webhook]
-        chosen: list[Lane] = []
+        chosen_lanes: list[Lane] = []
         soonest = inf
         free = RUNS_MAX - sum(flow.under_way for flow in self.of.values())
         # The webhook with the fewest runs comes first, so that no webhook waits too long.
@@ -110,9 +110,9 @@ class Flows:
             urgent_lanes = [lane for lane in ready_lanes if lane.sos]
             others = [lane for lane in ready_lanes if not lane.sos][: max(free, 0)]
             free -= len(others)
-            chosen += urgent_lanes + others
+            chosen_lanes += urgent_lanes + others
             soonest = min(soonest, next_due)
-        return sorted(chosen, key=lambda lane: not lane.sos), soonest
+        return sorted(chosen_lanes, key=lambda lane: not lane.sos), soonest
 
     def _count_under_way(self, webhook: int) -> int:
         # Do not create a flow here, because a new flow may have to start in the state "down".

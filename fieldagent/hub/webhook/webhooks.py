@@ -97,15 +97,15 @@ class _Posts:
                 self.store.get_event(ANY_WRITE_TOPIC),
             )
             self.pause = trio.CancelScope()
-            soonest = 0.0
+            next_due = 0.0
             runs: list[tuple[WebhookPost, ...]] = []
             with log_once():
-                soonest, runs = await self.due()
+                next_due, runs = await self.due()
             for posts in runs:
                 self.count(posts[0], 1)
                 nursery.start_soon(waits.run_to_the_end, partial(self.carry_out, posts))
             with self.pause:
-                await idle.wait_until_due(any_write, soonest - self.clock(), news=news)
+                await idle.wait_until_due(any_write, next_due - self.clock(), news=news)
 
     async def due(self) -> tuple[float, list[tuple[WebhookPost, ...]]]:
         """Return the Unix time when the next request is due, and the runs that this process has
@@ -113,11 +113,11 @@ class _Posts:
         """
         now = self.clock()
         lanes, down = await self.store.read(lambda db: (list_oldest(db), list_failing(db)))
-        chosen, soonest = self.flows.choose(lanes, now, down)
-        if not chosen:
-            return soonest, []
-        claim = partial(self.claim, chosen=chosen, now=now)
-        return soonest, await claims.commit_claim(self.store, claim, _release_all)
+        chosen_lanes, next_due = self.flows.choose(lanes, now, down)
+        if not chosen_lanes:
+            return next_due, []
+        claim = partial(self.claim, chosen=chosen_lanes, now=now)
+        return next_due, await claims.commit_claim(self.store, claim, _release_all)
 
     def claim(self, db: Db, chosen: list[Lane], now: float) -> list[tuple[WebhookPost, ...]]:
         return claim(db, chosen, now, desk=self.desk)

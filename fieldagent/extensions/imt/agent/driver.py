@@ -195,8 +195,8 @@ class ImtDriver:
         return not self.modem.facts.describe_trouble() and self.modem.facts.topic is not None
 
     def _show(self) -> None:
-        ends = partial(self.pace.rest.compute_end, self.modem.facts.service)
-        self.link.next_look, self.link.next_urgent = ends(), ends(urgent=True)
+        compute_end = partial(self.pace.rest.compute_end, self.modem.facts.service)
+        self.link.next_look, self.link.next_urgent = compute_end(), compute_end(urgent=True)
         if fault := self.modem.facts.describe_trouble():
             self.link.state, self.link.reason = LinkState.FAULT, fault
             return
@@ -313,9 +313,9 @@ class ImtDriver:
         events: list[Callable[[], Awaitable[None]]] = [partial(self.modem.wait_until_ended, key)]
         if not urgent:
             events.append(partial(self.outbox.wait_until_ready, urgent=True))
-        ends = trio.current_time() + (SOS_TRANSIT_MAX if urgent else TRANSIT_MAX_S)
+        ends_at = trio.current_time() + (SOS_TRANSIT_MAX if urgent else TRANSIT_MAX_S)
         idle = 0
-        while idle < IDLE_CHECKS and (seconds_left := ends - trio.current_time()) > 0:
+        while idle < IDLE_CHECKS and (seconds_left := ends_at - trio.current_time()) > 0:
             if await self._wait(min(compute_next_look(), seconds_left), *events):
                 return
             await self.modem.query_state()

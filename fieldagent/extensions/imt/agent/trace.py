@@ -42,10 +42,10 @@ def _find_ends_of_garbled(whole: bytes) -> list[int]:
     end = 0
     for raw in whole.split(b"\r")[:-1]:
         start, end = end, end + len(raw) + 1
-        head = re.search(rb"299 messageTerminate(?:Segment|Status) \{", raw)
-        if head is None or not raw.endswith(b"}"):
+        terminate_match = re.search(rb"299 messageTerminate(?:Segment|Status) \{", raw)
+        if terminate_match is None or not raw.endswith(b"}"):
             continue
-        text = raw[head.start() :]
+        text = raw[terminate_match.start() :]
         lines = jspr.LineReader()
         lines.receive_data(text + b"\r")
         line = lines.read_next_line()
@@ -57,8 +57,8 @@ def _find_ends_of_garbled(whole: bytes) -> list[int]:
             assembly.add(event)
             data = re.search(rb'"data":\s*"[A-Za-z0-9+/]*', text)
             if data is not None:
-                place = (event.start, start + head.start() + data.end())
-                ends[event.key] = max(ends.get(event.key, place), place)
+                span = (event.start, start + terminate_match.start() + data.end())
+                ends[event.key] = max(ends.get(event.key, span), span)
         elif isinstance(event, messages.MtEnded):
             message = assembly.finish_message(event)
             if message is not None and message.damage and event.key in ends:

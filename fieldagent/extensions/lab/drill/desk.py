@@ -57,8 +57,8 @@ class DrillDesk:
         """Return the dispatchers who are at the desk now, as indexes in the plan."""
         hour = self._clock() % DAY_S / HOUR_S
         return [
-            place
-            for place, plan in enumerate(self._plans)
+            index
+            for index, plan in enumerate(self._plans)
             if not plan.shift or any(each.has(hour) for each in plan.shift)
         ]
 
@@ -94,9 +94,9 @@ class DrillDesk:
     async def write(self, until: float, kits: int) -> None:
         """Write to the kits at random times, until the time `until` on trio's clock."""
         async with trio.open_nursery() as nursery:
-            for place, plan in enumerate(self._plans):
+            for index, plan in enumerate(self._plans):
                 if plan.messages_per_day:
-                    nursery.start_soon(self._write, place, until, kits)
+                    nursery.start_soon(self._write, index, until, kits)
 
     async def _write(self, place: int, until: float, kits: int) -> None:
         mean_interval = DAY_S / self._plans[place].messages_per_day / kits

@@ -284,8 +284,8 @@ class Kit:
         await waits.sleep(self.random.uniform(0, self.plan.position_every))
         while trio.current_time() < until:
             drift = self.random.gauss(0, 0.01)
-            place = {"latitude": 46.5 + drift, "longitude": 8.0 - drift}
-            await self._post({"location": place, "collapseKey": COLLAPSE_KEY})
+            position = {"latitude": 46.5 + drift, "longitude": 8.0 - drift}
+            await self._post({"location": position, "collapseKey": COLLAPSE_KEY})
             await waits.sleep(self.plan.position_every)
 
     async def _post(self, body: dict[str, Any]) -> None:

@@ -65,14 +65,14 @@ async def run_at_once(function: Callable[..., Any], *arguments: Any, **how: Any)
 @contextmanager
 def replace_for_a_while(places: Sequence[tuple[object, str, object]]) -> Iterator[None]:
     """Replace the values of names in modules or classes within the context."""
-    before = [(place, name, getattr(place, name)) for place, name, _ in places]
+    before = [(owner, name, getattr(owner, name)) for owner, name, _ in places]
     try:
-        for place, name, value in places:
-            setattr(place, name, value)
+        for owner, name, value in places:
+            setattr(owner, name, value)
         yield
     finally:
-        for place, name, value in reversed(before):
-            setattr(place, name, value)
+        for owner, name, value in reversed(before):
+            setattr(owner, name, value)
 
 
 def seed_trio(seed: int) -> None:

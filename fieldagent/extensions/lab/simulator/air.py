@@ -183,8 +183,8 @@ class SharedAir:
 
     def find_next_change(self) -> float:
         """Return the time when the next packet ends or arrives, or infinity if there is none."""
-        ends = min((flight.ends for flight in self.flights), default=inf)
-        return min(ends, self._arrivals[0].at if self._arrivals else inf)
+        next_end = min((flight.ends for flight in self.flights), default=inf)
+        return min(next_end, self._arrivals[0].at if self._arrivals else inf)
 
     def remove_arrived(self, now: float) -> list[tuple[int, bytes]]:
         """Return the packets that have arrived by `now`. Each has its listener."""

@@ -152,8 +152,10 @@ class BaseCamp:
             if isinstance(content, Fragment):
                 self._read_fragment(entry.sequence, content)
             elif isinstance(content, Report):
-                again = format_count(self._writer.repeat(entry.sequence, content), "fragment")
-                self._say(f"   report: to the kit again: {again} of {entry.sequence}")
+                fragments_text = format_count(
+                    self._writer.repeat(entry.sequence, content), "fragment"
+                )
+                self._say(f"   report: to the kit again: {fragments_text} of {entry.sequence}")
             elif isinstance(content, Unreadable):
                 is_known = self._writer.repeat_unreadable(content)
                 explanation = "sent again" if is_known else "not known here"
@@ -167,14 +169,14 @@ class BaseCamp:
 
     def _read_item(self, entry: Entry, item: Item) -> None:
         entry_bytes = encode([entry])
-        again = " (again)" if entry_bytes in self._seen else ""
-        if not again:
+        repeat_mark = " (again)" if entry_bytes in self._seen else ""
+        if not repeat_mark:
             self._seen.add(entry_bytes)
             self.received.append(item)
         time_text = format_timestamp(datetime.fromtimestamp(entry.time, UTC))
         text = json.dumps(encode_item(item), ensure_ascii=False)
         sos = " SOS" if entry.sos else ""
-        self._say(f"   {entry.sequence} {time_text}{sos} {get_kind(item)} {text}{again}")
+        self._say(f"   {entry.sequence} {time_text}{sos} {get_kind(item)} {text}{repeat_mark}")
 
     def _read_fragment(self, sequence: int, part: Fragment) -> None:
         fragment_text = f"   {sequence} fragment {part.index + 1} of {part.count}"

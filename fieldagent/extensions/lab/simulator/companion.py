@@ -306,8 +306,8 @@ class SimulatedCompanion(LoraBoard):
         """
         covered = _encrypt(_derive_shared_key(self.key, contact.key), plain)
         floods = contact.path_length < 0
-        head = bytes([kind << 2 | (FLOOD if floods else BY_PATH), 0])
-        packet = head + contact.key[:1] + self.key[:1] + covered
+        header = bytes([kind << 2 | (FLOOD if floods else BY_PATH), 0])
+        packet = header + contact.key[:1] + self.key[:1] + covered
         if not self._mouth.queue_packet([packet], now):
             self._answer_done(CompanionError.TABLE_FULL)
             return None
@@ -328,8 +328,8 @@ class SimulatedCompanion(LoraBoard):
 
     def _make_advert(self, now: float) -> bytes:
         flags = ContactType.CHAT | HAS_NAME | (HAS_PLACE if any(self.position) else 0)
-        place = struct.pack("<ii", *self.position) if any(self.position) else b""
-        tail = place + self.name.encode()
+        packed_position = struct.pack("<ii", *self.position) if any(self.position) else b""
+        tail = packed_position + self.name.encode()
         signature = _compute_signature(self.key, self.read_time(now), tail)
         head = ADVERT.pack(self.key, self.read_time(now), signature, flags)
         return bytes([_Kind.ADVERT << 2 | FLOOD, 0]) + head + tail
@@ -401,8 +401,8 @@ class SimulatedCompanion(LoraBoard):
         if awaited.to in self.contacts:
             # The acknowledgement arrived directly, so the path to the contact is direct too.
             self.contacts[awaited.to] = self.contacts[awaited.to]._replace(path_length=0)
-        took = round((now - awaited.since) * 1000)
-        self._send_to_host(CompanionMessage.ACK, payload[:4] + struct.pack("<I", took))
+        round_trip_ms = round((now - awaited.since) * 1000)
+        self._send_to_host(CompanionMessage.ACK, payload[:4] + struct.pack("<I", round_trip_ms))
 
     def _receive_advert(self, payload: bytes, now: float) -> None:
         if len(payload) < ADVERT.size:
@@ -411,15 +411,15 @@ class SimulatedCompanion(LoraBoard):
         tail = payload[ADVERT.size :]
         if signature != _compute_signature(key, advertised, tail):
             return
-        place = (0, 0)
+        position = (0, 0)
         if flags & HAS_PLACE and len(tail) >= 8:
-            place, tail = struct.unpack_from("<ii", tail), tail[8:]
+            position, tail = struct.unpack_from("<ii", tail), tail[8:]
         before = self.contacts.get(key, CompanionContact(key, flags & 15, ""))
         contact = before._replace(
             name=tail.decode("utf-8", "replace"),
             advertised=advertised,
-            latitude=place[0],
-            longitude=place[1],
+            latitude=position[0],
+            longitude=position[1],
             changed=self.read_time(now),
         )
         if key not in self.contacts and self.adds_by_hand:

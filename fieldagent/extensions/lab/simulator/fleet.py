@@ -130,10 +130,10 @@ class EmulatedKit(Silence):
             and self._due < self._fleet.until
             and len(due) < POSITIONS_PER_MESSAGE_MAX
         ):
-            place = Location(
+            location = Location(
                 46.0 + self._number % 1000 * 1e-3, 7.0 + self._sequence % 10_000 * 1e-4
             )
-            entries.append(Entry(self._sequence, place, int(wall_less_own + self._due)))
+            entries.append(Entry(self._sequence, location, int(wall_less_own + self._due)))
             due.append(self._due)
             self._sequence += 1
             self._due += plan.every
@@ -190,9 +190,9 @@ class Fleet:
         """
         context, started_at = trust(self._hub.server), trio.current_time()
         async with trio.open_nursery() as nursery:
-            for place, token in enumerate(self._tokens):
-                await trio.sleep_until(started_at + place / self.plan.connect_rate)
-                nursery.start_soon(self._run_kit, place, token, context)
+            for index, token in enumerate(self._tokens):
+                await trio.sleep_until(started_at + index / self.plan.connect_rate)
+                nursery.start_soon(self._run_kit, index, token, context)
 
     def stop(self) -> None:
         """Stop the creation of positions for all kits."""
