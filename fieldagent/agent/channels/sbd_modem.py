@@ -303,7 +303,8 @@ class Modem:
         """Hold a session. If `wait_for_sos` returns, the SOS waits at most SOS_SESSION_MAX_S for
         the reply, and not after the modem has ended the session by itself.
         """
-        ends_at = trio.current_time() + SESSION_TIME_MAX_S
+        started_at = trio.current_time()
+        ends_at = started_at + SESSION_TIME_MAX_S
         reply: sbd.ModemReply | None = None
         failure: Exception | None = None
         with trio.CancelScope() as limit:
@@ -324,7 +325,8 @@ class Modem:
             raise failure
         if reply is None:
             self._abandon_command()
-            raise ModemSilent(f"{command} was not answered, and an SOS waits")
+            waited = trio.current_time() - started_at
+            raise ModemSilent(f"{command} was not answered within {waited:.0f} s")
         return reply
 
     async def clear(self, command: str) -> bool:

@@ -75,7 +75,8 @@ def forget_remembered(db: Db, *, before: float) -> int:
         dropped += len(
             db.execute(
                 f"DELETE FROM {table} WHERE at < ?{sos_condition} AND ({key}) IN"
-                f" (SELECT {key} FROM {table} WHERE at < ?{sos_condition} ORDER BY at LIMIT ?) RETURNING at",
+                f" (SELECT {key} FROM {table} WHERE at < ?{sos_condition} ORDER BY at LIMIT ?)"
+                " RETURNING at",
                 *(before, before, ROWS_PER_TRANSACTION),
             )
         )

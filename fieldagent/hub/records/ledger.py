@@ -445,12 +445,10 @@ def _deliver_to_devices(
         items.setdefault(posting.workspace, []).append((posting, item))
     rows = []
     is_due = False
-    for device, workspace, member, end, is_reached, wants_receipt in sorted(numbered):
+    for device, workspace, member, end, reached, wants_receipt in sorted(numbered):
         own = [each for each in items[workspace] if _is_for(each[0], member, device)]
         for sequence, (posting, item) in enumerate(own, end - len(own)):
-            due = (
-                _compute_satellite_start(posting, wants_receipt, now, grace) if is_reached else None
-            )
+            due = _compute_satellite_start(posting, wants_receipt, now, grace) if reached else None
             is_due = is_due or due is not None
             row = (item, device, -posting.priority, posting.expires, sequence, "waiting", due)
             rows.append(row)
