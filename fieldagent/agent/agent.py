@@ -426,9 +426,7 @@ async def _run_parts(
 
 
 def name_handover(hook: Hook) -> str:
-    """Return the name of the task that hands payloads to a hook. The log and texts with reasons use
-    the name.
-    """
+    """Return the name of the task that hands payloads to a hook, for the log and for errors."""
     return f"the handover to the {hook.name}"
 
 

@@ -177,22 +177,22 @@ def _run_radio(
     station, link = parts.station, outbox.link
     assert station is not None
     kind = registry.load_radio(settings.radio_protocol)
-    open_air: Callable[[], AbstractAsyncContextManager[RadioModem]]
-    open_air = partial(kind.open, get_radio_place(settings), link)
+    open_modem: Callable[[], AbstractAsyncContextManager[RadioModem]]
+    open_modem = partial(kind.open, get_radio_place(settings), link)
     _limit_air(settings, link)
     if settings.radio_bit_rate is not None and not kind.is_counting_air_time:
         from fieldagent.agent.channels.counted_air import open_counted
 
-        open_air = partial(open_counted, open_air, link, settings.radio_bit_rate)
+        open_modem = partial(open_counted, open_modem, link, settings.radio_bit_rate)
     if settings.radio_callsign and not kind.says_callsign:
         from fieldagent.agent.channels.identification import IdentificationTimer, open_identified
 
         identification = IdentificationTimer(station.make_identification(settings.radio_callsign))
-        open_air = partial(open_identified, open_air, identification)
+        open_modem = partial(open_identified, open_modem, identification)
 
     run = partial(
         radio.run,
-        open_air,
+        open_modem,
         outbox,
         station.reception,
         link,

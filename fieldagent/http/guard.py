@@ -105,7 +105,9 @@ def check_expectation(request: Request) -> None:
 
 
 def check_content(request: Request, admission: Admission) -> None:
-    """Refuse a body that is correctly announced, but is not accepted by the route."""
+    """Raise Problem 413 if the body is too large for the route, or Problem 415 if the route does
+    not accept the body's encoding or media type.
+    """
     headers = request.headers
     if int(headers.get("content-length", "0")) > admission.body:
         raise make_too_large(admission.body)

@@ -44,7 +44,7 @@ class SecureSocket:
         """Number of plain bytes in records that are not sent completely."""
 
     def fileno(self) -> int:
-        """Return the descriptor of the socket, to wait for."""
+        """Return the file descriptor of the socket, so that trio can wait for it."""
         return self._peer.fileno()
 
     async def handshake(self) -> None:

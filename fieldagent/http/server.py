@@ -562,7 +562,7 @@ class _Connection:
         finally:
             if (close := getattr(pieces, "aclose", None)) is not None:
                 await close()
-        # Send no end in another phase, because a part may be incomplete.
+        # Send the final chunk only in this phase. Otherwise, a chunk may be incomplete.
         if self.peer.phase is Phase.STREAMING:
             await self.peer.write(self._protocol.end())
 

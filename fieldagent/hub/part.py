@@ -76,7 +76,7 @@ class HubPart:
     """Functions that return the rows for the export of a workspace, by the name of the exported
     file."""
     refusals: str = ""
-    """Package that contains the catalogues of the part's error texts."""
+    """Name of the Python package that contains the catalogues of the part's error texts."""
     console: str = ""
     """Package that contains a script of the console and the catalogues of its texts. The script has
     the name of the part, for example `places.js`, so the name of the part must be a JavaScript

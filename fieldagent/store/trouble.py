@@ -35,7 +35,7 @@ def is_damage(error: BaseException) -> bool:
     if isinstance(error, WrongVersion) or not isinstance(error, sqlite3.DatabaseError):
         return False
     code = getattr(error, "sqlite_errorcode", None)
-    # An error without a code comes from the file's own check.
+    # An error without a code comes from our own check of the file, which reports only damage.
     return code is None or code & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 

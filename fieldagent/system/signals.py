@@ -35,9 +35,9 @@ def run_heeding(program: Callable[[StopRequests], Awaitable[None]], *used: signa
     signals that the program uses for another purpose. The program gets these signals even under
     `nohup`.
 
-    After the program ends, signals are ignored until the process has ended. The program ends
-    properly, and its exit code shows the result. `trio.open_signal_receiver` would raise unread
-    signals again and interrupt the end.
+    After `program` returns, all these signals are ignored until the process exits, so a late signal
+    cannot change the exit code. `trio.open_signal_receiver` would deliver unread signals again and
+    interrupt the shutdown.
     """
     nohup = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN and signal.SIGHUP not in used
     trio.run(_set_event, program, STOP_SIGNALS[:-1] if nohup else STOP_SIGNALS)

@@ -142,8 +142,9 @@ class CodedText:
         self.append_known(symbol, character)
 
     def _code_choice(self, text: str, offset: int) -> int:
-        """Return the choice for a character that is not in the model. If the next letter is in the
-        model, only the character is coded, because two changes of the model cost more.
+        """Return how to code a character that is not in the model: NEAR, FAR, BLOCK or a table. If
+        the next letter is in the model again, the character is coded alone (NEAR or FAR), because
+        two changes of the model cost more.
         """
         character, number = text[offset], ord(text[offset])
         script = _LETTERS.get(LETTER_BY_CAPITAL.get(character, character))

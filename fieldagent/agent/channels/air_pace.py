@@ -64,8 +64,8 @@ def draw_backoff(share: float, maximum: float, crowd: int) -> float:
 
 
 def compute_ack_wait(crowd: int) -> float:
-    """Return the seconds within which one of `crowd` stations confirms an item that is not an
-    SOS.
+    """Return the longest wait in seconds until a station confirms an item that is not an SOS.
+    `crowd` is the number of stations in range.
     """
     return min(ACK_MOST, ACK_WITHIN + ACK_EACH * max(0, crowd - CROWD_STATIONS))
 

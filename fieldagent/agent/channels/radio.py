@@ -130,7 +130,7 @@ class RadioDriver:
         while True:
             packet = await self.air.receive()
             heard_at = trio.current_time()
-            # The channel was busy, so start the pause before our next packet again.
+            # The channel was busy, so restart the pause before our next packet.
             self.pause.cancel()
             if packet.body in self.last_transmitted:
                 continue

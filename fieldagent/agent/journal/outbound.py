@@ -471,8 +471,8 @@ def store_with_ends(
 def record_try(
     channel: Channel, sequences: Iterable[int], *, ends_intent: bool = True
 ) -> Operation[None]:
-    """Return the operation that counts an attempt that did not leave. If `ends_intent`, the
-    operation also deletes the channel's intent.
+    """Return the operation that counts an attempt in which nothing was transmitted. If
+    `ends_intent`, the operation also deletes the channel's intent.
     """
     rows = [(sequence, channel) for sequence in sequences]
 

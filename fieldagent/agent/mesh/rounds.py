@@ -67,9 +67,9 @@ STOP_NOTICE_DELAY_S = 10.0
 """Seconds for which we wait whether another station delivers an item that we are not allowed to
 pass on. After this time, we notify the item's sender."""
 TELLS_MAX, TELL_AGAIN = 3, 30.0
-"""Number of notices to a sender that the hub has its item, and the seconds from the first notice to
-the second. The third notice follows after four times as long. The notices are repeated because they
-are not confirmed."""
+"""Number of notices that tell a sender "the hub has your item", and the seconds from the first to
+the second. The third notice follows after four times this pause. The notices are repeated because
+they are not confirmed."""
 SOS_BLIND, SOS_ALONE = 3, 8
 """Number of repeats of an SOS if no station is known to be missing it. These repeats are necessary
 because the hello of such a station may have been lost. The second number applies until a station
@@ -235,8 +235,8 @@ class Rounds:
             # station reports the item missing again.
             item.due_at = inf
             self._piggyback.stop_repeating(item.station, item.entry.sequence)
-            # This transmission may have reached stations to which we are not allowed to pass the
-            # item on.
+            # Remove our own stop, because this transmission may have reached the stations to which
+            # we are not allowed to pass the item on.
             item.stopped.pop(self.station, None)
             if new_item.hops > 1:
                 self._wait_to_gather(now)

@@ -21,9 +21,9 @@ ACK_BYTES = 28
 """Size of the largest Ack in an envelope in bytes, without bitmap and tag. Such an Ack contains two
 station numbers of 5 bytes each."""
 MARK_BYTES = 8
-"""Size of a RelayRequest and a Source in bytes, without their station numbers. Other stations'
-numbers are about as long as the sender's. If they are longer and the request does not fit, the
-request is left out."""
+"""Size of a RelayRequest and a Source in bytes, without their station numbers. The number of
+another station is taken to be as long as the sender's. If it is longer and the RelayRequest does
+not fit, the RelayRequest is left out."""
 SHORT_COUNT = 23
 """Maximum number of fragments for which the index and the count take one byte each."""
 SHORT_BYTES = 23

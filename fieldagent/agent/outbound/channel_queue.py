@@ -277,8 +277,8 @@ class ChannelQueue:
         return self._queue.get_in_flight()
 
     def mark_landed(self, sequences: Iterable[int]) -> None:
-        """Record that these Packages are no longer in flight. A Package stays in flight while
-        another of its fragments is in flight, or while its end is being stored.
+        """Record that the transmission of these Packages has ended. Leave out a Package of which
+        another fragment is in flight, or whose end is being stored.
         """
         for sequence in sequences:
             if sequence in self._withdrawn and sequence not in self._queue.get_in_flight():

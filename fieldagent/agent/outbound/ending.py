@@ -74,9 +74,9 @@ class Endings:
         `extra_operation` runs in the same commit.
         """
         packages = self._read_known(endings)
-        # Remove the Packages from the other queues before the commit, which may wait for space on
-        # the disk, so that they do not leave meanwhile. If the commit fails, the Packages return to
-        # the queues at the next start.
+        # The commit may wait for disk space. Remove the Packages from the other queues first, so
+        # that no channel sends them meanwhile. If the commit fails, the Packages return to the
+        # queues at the next start.
         taken_out = [
             each for ending in endings for each in self._cancel_superfluous(ending, packages)
         ]

@@ -20,9 +20,9 @@ class IdleTimes(Generic[K]):
         self._interval_max_s = interval_max_s
         self._last_events: dict[K, tuple[float, float]] = {}
         """Time of each key's last event by the wall clock, and by the monotonic clock."""
-        # In the first call of `measure`, the age of an event is taken from the wall clock. In later
-        # calls, the age of a new event is at most the time since the previous call.
         self._oldest = inf
+        """Limit in seconds for the age of a new event: the time since the previous call of
+        `measure`. The first call has no limit."""
 
     def measure(self, last: Mapping[K, float], now: float, unix: float) -> dict[K, float]:
         """Return the seconds since the last event of each key. `last` contains the Unix times of

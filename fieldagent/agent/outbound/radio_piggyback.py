@@ -233,7 +233,7 @@ class RadioPiggyback:
                 del self._acks[key]
 
     def load_entries(self) -> None:
-        """Load the receipts for other stations' items that those stations have not received."""
+        """Load the receipts that other stations have not yet received for their items."""
         self.readings.replace_own_receipts(
             inbound.list_pending_station_stages(self._journal), self.clock()
         )
@@ -281,7 +281,7 @@ class RadioPiggyback:
         route = self.hub_routes.find_route_to_announce(has_other_content=bool(draft.entries))
         if route is not None and draft.add(Entry(0, route), capacity):
             self.hub_routes.record_announced(route)
-        self._fill_acks(draft, capacity)
+        self._add_acks(draft, capacity)
         has_entries = not has_sos and bool(items or piggybacked.has_introduction)
         for station in self.summaries.list_due_stations(
             self.clock(), has_other_content=has_entries
@@ -291,7 +291,7 @@ class RadioPiggyback:
             _fill_readings(self.readings, self._journal, draft, capacity, self.clock())
         return piggybacked
 
-    def _fill_acks(self, draft: Draft, capacity: int) -> None:
+    def _add_acks(self, draft: Draft, capacity: int) -> None:
         for key, due in list(self._acks.items()):
             if key not in self._acks:
                 continue

@@ -110,7 +110,7 @@ class Track:
     def _is_moving(self, fix: Fix) -> bool:
         if fix.speed is None:
             return self._moving
-        # Use a lower limit during motion, so that a slow walk does not alternate with rest.
+        # Hysteresis: the lower threshold during motion keeps the state during a slow walk.
         threshold = self.policy.moving_from / (2 if self._moving else 1)
         return fix.speed >= threshold
 

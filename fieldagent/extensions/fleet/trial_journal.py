@@ -94,8 +94,8 @@ def _restore_journal(state: Path, old_version: int, program: str) -> str:
     journal = state / NAME
     newer_journal = journal.with_name(f"{NAME}.of-{program}")
     with closing(_open_journal(journal)) as writer:
-        # Write everything into the file itself. A log beside it would be taken for the log of the
-        # other journal.
+        # Write the WAL into the database file. SQLite would apply a remaining WAL to the restored
+        # journal.
         writer.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     restored_journal = journal.with_name(f"{NAME}.restored")
     with closing(_open_journal(state / OLD_JOURNAL_COPY)) as source:

@@ -191,7 +191,7 @@ def _read_place(root: CotElement, type_: str) -> CotPoint:
 
 _ALARMS = "b-a-"
 _MESSAGE_TYPES = "b-t-", _ALARMS
-"""Beginnings of the types of messages and alarms."""
+"""Prefixes of the CoT types of messages and alarms."""
 
 
 def _read_moment(text: str, name: str) -> datetime:

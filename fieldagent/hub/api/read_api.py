@@ -276,7 +276,7 @@ def _read_sender(request: Request) -> int | None:
     return sender
 
 
-_SECONDS = re.compile(r"[0-9]{1,12}(\.[0-9]{1,6})?", re.ASCII)
+_UNIX_TIME_PATTERN = re.compile(r"[0-9]{1,12}(\.[0-9]{1,6})?", re.ASCII)
 
 
 def _read_time(request: Request, name: str) -> float | None:
@@ -286,7 +286,7 @@ def _read_time(request: Request, name: str) -> float | None:
     value = dict(request.query).get(name)
     if value is None:
         return None
-    if _SECONDS.fullmatch(value):
+    if _UNIX_TIME_PATTERN.fullmatch(value):
         return float(value)
     try:
         moment = datetime.fromisoformat(value)

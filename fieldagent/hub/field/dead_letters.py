@@ -112,7 +112,7 @@ def list_device_letters(db: Db, device: Device) -> list[Letter]:
 
 
 def store_reason(db: Db, letter: int, device: int, reason: str) -> None:
-    """Store the reason why the hub could not use the letter in another attempt."""
+    """Store the device of a dead letter, and the reason why the latest attempt failed."""
     db.execute("UPDATE dead_letter SET device = ?, reason = ? WHERE id = ?", device, reason, letter)
 
 

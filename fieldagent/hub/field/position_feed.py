@@ -90,7 +90,7 @@ class PositionFeed:
     """Set when the last link has ended."""
     names: dict[int, Name] = field(default_factory=dict)
     _positions: dict[newest.PositionSender, Position] = field(default_factory=dict)
-    _announced: trio.Event | None = None
+    _news_event: trio.Event | None = None
     """Set when there may be new positions to read; None before the first read."""
     _not_before: float = -inf
     """Earliest time of the next read, on trio's clock."""
@@ -111,7 +111,7 @@ class PositionFeed:
                 await self._read()
 
     def _is_due(self) -> bool:
-        is_behind = self._announced is None or self._announced.is_set()
+        is_behind = self._news_event is None or self._news_event.is_set()
         return is_behind and trio.current_time() >= self._not_before
 
     async def _read(self) -> None:
@@ -126,7 +126,7 @@ class PositionFeed:
             self._positions.clear()
             self.upto, self.life, self._not_before = 0, self.life + 1, now
             return
-        self._announced = heard
+        self._news_event = heard
         self._not_before = now + max(self.least_rest, self.links / MESSAGES_PER_S)
         self.at_once = found_positions.at_once
         for digest, entry in found_positions.names:
@@ -150,7 +150,7 @@ class PositionFeed:
         while True:
             with log_once():
                 await self.refresh()
-            announced = self._announced
+            announced = self._news_event
             if announced is None:
                 await trio.sleep(RETRY_S)
             elif announced.is_set():

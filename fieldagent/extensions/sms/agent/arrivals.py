@@ -24,7 +24,8 @@ class Arrival(NamedTuple):
     """A complete message, or a status report for a message of this kit."""
 
     places: tuple[int, ...]
-    """Places in the store that may be freed when the message has been accepted."""
+    """Indexes in the modem's message storage that can be deleted after the message has been
+    accepted."""
     message: Deliver | StatusReport | None
     """Content of the message. None if the message is a duplicate, or a message that this kit has
     sent."""

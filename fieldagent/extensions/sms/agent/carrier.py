@@ -144,8 +144,8 @@ async def run(seat: SmsSeat) -> NoReturn:
 
 
 class SmsCarrier:
-    """State that remains when the modem's port is closed: frames on their way, and acknowledgements
-    that the hub must still receive.
+    """Sends and receives SMS while there is no IP link. While the modem's port is closed, it keeps
+    the frames in flight and the acknowledgements that the hub must still receive.
     """
 
     def __init__(self, seat: SmsSeat) -> None:
