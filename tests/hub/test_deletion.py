@@ -133,7 +133,7 @@ def test_disabled_user_loses_links_until_enabled_again(database: str, tmp_path: 
         kit.expect("linked to the hub")
         administer(database, "user", "disable", "Ada")
         kit.expect("the hub ended the link for good")
-        with pytest.raises(AssertionError, match=r"its user is disabled.*user enable 2"):
+        with pytest.raises(AssertionError, match=r"user of this device is disabled.*user enable 2"):
             administer(database, "device", "enable", "kit")
         administer(database, "user", "enable", "Ada")
         kit.expect("linked to the hub")
