@@ -433,6 +433,17 @@ def read_package(
     return replace(package, to=None) if package.sos else package
 
 
+def read_stored_package(body: str) -> Package:
+    """Return the Package of a stored body. Unlike a posted Package, it may be without any channel,
+    if its sender's budget could pay for none. Raises ValueError, TypeError.
+    """
+    document = json.loads(body)
+    if isinstance(document, dict) and document.get("channels") == []:
+        del document["channels"]
+        return replace(read_package(document), channels=frozenset())
+    return read_package(document)
+
+
 def read_one_of(
     document: Any, items: Items, routing: Mapping[str, Field]
 ) -> tuple[Any, int, dict[str, Any]]:

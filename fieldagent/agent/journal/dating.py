@@ -7,7 +7,6 @@ the date.
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from collections.abc import Iterable
 from dataclasses import replace
@@ -16,7 +15,7 @@ from datetime import UTC, datetime
 from fieldagent.agent.journal.journal import Journal, Operation
 from fieldagent.agent.journal.records import compute_crc
 from fieldagent.package.package import Channel, Location, Package, Waypoint
-from fieldagent.package.reading import read_package
+from fieldagent.package.reading import read_stored_package
 from fieldagent.package.writing import make_canonical
 from fieldagent.system.elapsed_time import CLOCK_SET_FROM_S
 
@@ -66,7 +65,7 @@ def _redate(db: sqlite3.Connection, sequence: int, offset: float) -> None:
         # Skip a damaged row, because the code that reads the row reports the damage.
         return
     try:
-        package = read_package(json.loads(body))
+        package = read_stored_package(body)
     except ValueError:
         return
     body = make_canonical(_stamp_again(package, dated, date))

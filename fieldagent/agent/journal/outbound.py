@@ -29,7 +29,7 @@ from fieldagent.agent.journal.records import (
 from fieldagent.package.delivery import ChannelDelivery, Stage, get_terminal_status
 from fieldagent.package.package import Channel, CheckIn, Status
 from fieldagent.package.payload import Identity, make_unknown_identity
-from fieldagent.package.reading import read_package
+from fieldagent.package.reading import read_stored_package
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
 ONLY_PEER = 0
@@ -64,7 +64,7 @@ def _read_accepted(row: Sequence[Any]) -> StoredPackage:
     try:
         if crc is not None and crc != compute_crc(sequence, id_, body, digest, key, *times):
             raise DamagedPackage(sequence)
-        package = read_package(json.loads(body))
+        package = read_stored_package(body)
     except (ValueError, TypeError):
         # A row without a checksum, from an older version, may also be damaged.
         raise DamagedPackage(sequence) from None

@@ -11,7 +11,7 @@ from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.journal.losses import report_unreadable
 from fieldagent.package.package import Location, Waypoint, convert_to_date
 from fieldagent.package.payload import Identity
-from fieldagent.package.reading import read_package, read_timestamp
+from fieldagent.package.reading import read_stored_package, read_timestamp
 from fieldagent.package.tracks import PlacedPoint
 
 OWN_IDENTITY = Identity("", "this kit", "Device")
@@ -54,7 +54,7 @@ def find_last_own(journal: Journal) -> Location | None:
 def _list_own(journal: Journal, rows: Sequence[Sequence[Any]]) -> Iterator[PlacedPoint]:
     for sequence, body, accepted in rows:
         try:
-            package = read_package(json.loads(body))
+            package = read_stored_package(body)
         except ValueError:
             report_unreadable("Package", str(sequence))
             continue

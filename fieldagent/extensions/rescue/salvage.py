@@ -28,7 +28,7 @@ from fieldagent.agent.journal.schema import UNSOUND_ROWS_SQL
 from fieldagent.extensions.rescue.pages import Pages, Row, Value
 from fieldagent.package.delivery import ChannelDelivery, get_terminal_status
 from fieldagent.package.package import SOS_PRIORITY, Channel, IncidentState, Package, Parcel, Status
-from fieldagent.package.reading import read_package
+from fieldagent.package.reading import read_stored_package
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
@@ -295,7 +295,7 @@ class _Salvage:
             " AND sequence NOT IN (SELECT sequence FROM leg)"
         ).fetchall()
         for sequence, body in lost_count:
-            channels = read_package(json.loads(body)).channels or usual or set(Channel)
+            channels = read_stored_package(body).channels or usual or set(Channel)
             for channel in channels:
                 db.execute(
                     f"{insert_deliveries} FROM package WHERE sequence = ?", (channel, 0, sequence)
@@ -335,7 +335,7 @@ class _Salvage:
             " AND sequence NOT IN (SELECT sequence FROM carried)"
         ).fetchall()
         for sequence, digest, body, status in lost_count:
-            package = read_package(json.loads(body))
+            package = read_stored_package(body)
             if digest in marks:
                 station, number = marks[digest]
                 raising_number = self._find_raising_item(station, number) if package.sos else number
@@ -445,7 +445,7 @@ def _is_whole(row: Found) -> bool:
         values: list[Any] = [row[name] for name in CHECKED]
         return bool(row["crc"] == compute_crc(*values))
     try:
-        read_package(json.loads(str(row["body"])))
+        read_stored_package(str(row["body"]))
     except ValueError:
         return False
     return True

@@ -110,6 +110,17 @@ async def test_unproved_sos_without_credits_uses_only_free_channels(
         assert len(list_heard_incidents(there.kit.journal)) == 9, "each rings"
 
 
+async def test_unproved_sos_without_any_affordable_channel_keeps_its_text(tmp_path: Path) -> None:
+    """A stored Package without a channel is not a damaged one."""
+    async with camp(tmp_path) as there:
+        for number in range(9):
+            await there.say(f"SOS leg {number} broken" + "y" * 100, f"!{number:08x}")
+        last = there.packages()[-1]
+        assert last.channels == frozenset()
+        assert isinstance(last.item, Message)
+        assert "leg 8 broken" in last.item.content
+
+
 @pytest.mark.parametrize("sender", SENDERS)
 async def test_unproved_sender_opens_a_separate_incident(tmp_path: Path, sender: str) -> None:
     handle, caveat, changed = SENDERS[sender]
