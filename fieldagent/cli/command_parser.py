@@ -80,8 +80,8 @@ class CommandParser(argparse.ArgumentParser):
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         """Check a word that must be one of several. argparse calls this method."""
         if action.choices is not None and value not in action.choices:
-            suggestions = self._find_deeper(value) or _find_meant(str(value), action.choices)
-            choice = suggestions or f"it is one of {', '.join(action.choices)}"
+            suggestion = self._find_deeper(value) or _find_meant(str(value), action.choices)
+            choice = suggestion or f"it is one of {', '.join(action.choices)}"
             raise argparse.ArgumentError(action, f"unknown value {value!r}; {choice}")
 
     def _find_deeper(self, word: str) -> str:

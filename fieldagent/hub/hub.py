@@ -378,14 +378,14 @@ async def run(
     listeners = listening.open_all_listeners(settings)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(_run_store, hub)
-        with _open_mo_listeners(hub) as receiver:
+        with _open_mo_listeners(hub) as receivers:
             async with trio.open_nursery() as parts:
                 parts.start_soon(_handle_signals, asks, hub, certificate)
                 parts.start_soon(_drain, hub)
                 keep = hub.supervisor.keep_running
                 if certificate is not None:
                     parts.start_soon(keep, "the certificate", certificate.watch)
-                for name, listener in receiver.items():
+                for name, listener in receivers.items():
                     title = hub.kinds[name].title
                     parts.start_soon(keep, title, partial(_serve_mo_listener, hub, name, listener))
                 for kind in hub.reach.kinds.values():

@@ -107,10 +107,8 @@ def check_settings(card_settings: Mapping[str, str], root: Path) -> dict[str, st
             "" if is_known_zone else f"unknown time zone {card_settings['time-zone']}"
         )
     if own := card_settings.get("address"):
-        adapters_there = [
-            name for name, each in addresses.items() if own in each and name != ADAPTER
-        ]
-        reasons["address"] = "" if adapters_there else f"no Ethernet adapter has {own}"
+        adapters = [name for name, each in addresses.items() if own in each and name != ADAPTER]
+        reasons["address"] = "" if adapters else f"no Ethernet adapter has {own}"
     if name := card_settings.get("wifi"):
         own = ", ".join(addresses.get(ADAPTER, []))
         reasons["wifi"] = "" if own else _find_adapter(addresses) or f"{name} was not joined"

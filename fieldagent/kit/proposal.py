@@ -107,10 +107,8 @@ def propose(
 
 
 def _find_at(port: str | None, devices: Sequence[FoundDevice]) -> FoundDevice | None:
-    devices_there = [
-        each for each in devices if port is not None and is_same_port(each.place, port)
-    ]
-    return devices_there[0] if devices_there else None
+    matching = [each for each in devices if port is not None and is_same_port(each.place, port)]
+    return matching[0] if matching else None
 
 
 def _can_stay(

@@ -68,9 +68,9 @@ def read(text: str, *, direct: bool = True) -> Reading:
         if direct or wide[call.start(1) : call.end(1)].isupper():
             return Reading(Call.SOS, wide[call.end() :].strip())
         return Reading(Call.MAYBE, text)
-    words_found = _WORD_PATTERN.findall(_strip_accents(small))
-    asks_for_help = direct and not _LANGUAGES.keys().isdisjoint(words_found)
-    is_asked = "sos" in words_found or "mayday" in words_found or asks_for_help
+    words = _WORD_PATTERN.findall(_strip_accents(small))
+    asks_for_help = direct and not _LANGUAGES.keys().isdisjoint(words)
+    is_asked = "sos" in words or "mayday" in words or asks_for_help
     return Reading(Call.MAYBE if is_asked else Call.NONE, text)
 
 

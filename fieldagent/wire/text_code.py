@@ -153,8 +153,8 @@ class CodedText:
             for each in text[offset + 1 : offset + _LOOK_AHEAD_MAX]
             if each not in _BETWEEN_WORDS
         )
-        next_symbols = next(follow, character)
-        if self.alphabet.get_symbol(next_symbols) == self.alphabet.other:
+        next_character = next(follow, character)
+        if self.alphabet.get_symbol(next_character) == self.alphabet.other:
             if script:
                 return TABLE + _SCRIPTS.index(script)
             if [ord(each) >> 8 for each in text[offset + 1 : offset + 2]] == [number >> 8]:

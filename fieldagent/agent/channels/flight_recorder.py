@@ -92,8 +92,8 @@ class FlightRecorder:
         now = self._read_clock()
         if self.ring is None or now - self._written < SAVE_INTERVAL_S:
             return
-        masked = mask(list(self._records), self.kind)
-        new = [each for each in masked if each.at > self._newest_on_disk]
+        masked_records = mask(list(self._records), self.kind)
+        new = [each for each in masked_records if each.at > self._newest_on_disk]
         self._newest_on_disk = self._written = now
         try:
             await trio.to_thread.run_sync(_append, self.ring, trace.format_trace(new), self.kind)

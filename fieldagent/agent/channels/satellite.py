@@ -307,9 +307,9 @@ class SatelliteDriver:
         waiting = self.pace.mailbox.queued
         if not (self.modem.has_rung or waiting) or self.outbox.compute_allowance(mailbox=True) != 0:
             return ""
-        messages = format_count(waiting, "message") if waiting else "a message"
+        mail_text = format_count(waiting, "message") if waiting else "a message"
         return (
-            f"{messages} at the gateway, but no credits are left today to fetch more: half of"
+            f"{mail_text} at the gateway, but no credits are left today to fetch more: half of"
             " them are reserved for messages from the kit"
         )
 

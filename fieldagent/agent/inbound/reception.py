@@ -512,14 +512,14 @@ class Inbox:
         sender = inbound.find_identity(db, origin) or _make_numbered_identity(origin)
         moment = get_date(item, entry.time)
         plain = _make_payload(sender, item, moment, result.now, sos=entry.sos, extra=extra)
-        arrived_at = None
+        spooled = None
         if entry.sequence and not isinstance(item, IncidentUpdate):
             wants_receipt = entry.wants_receipt or entry.sos
-            arrived_at = NumberedItem(
+            spooled = NumberedItem(
                 min(origin, 0), entry.sequence, compute_item_digest(entry), wants_receipt
             )
-        copy = _copy(origin, entry, result) if arrived_at is not None and origin > 0 else None
-        payload = replace(plain, item=arrived_at, copy=copy)
+        copy = _copy(origin, entry, result) if spooled is not None and origin > 0 else None
+        payload = replace(plain, item=spooled, copy=copy)
         inbound.store_payload(db, payload, self.hooks, result.not_before)
         return payload
 

@@ -192,10 +192,10 @@ class Journal(GroupCommit[sqlite3.Connection]):
         def run_unless_in_memory(db: sqlite3.Connection) -> tuple[T] | None:
             return None if self.not_on_disk else (operation(db),)
 
-        is_on_disk = await self.commit(run_unless_in_memory)
-        if is_on_disk is None:
+        result = await self.commit(run_unless_in_memory)
+        if result is None:
             raise NotOnDisk(self.not_on_disk)
-        return is_on_disk[0]
+        return result[0]
 
     async def return_to_disk(self, *, idle: Callable[[], bool]) -> None:
         """Return to the disk if it accepts writes again.

@@ -368,8 +368,8 @@ class PacketReception:
         content = entry.content
         if isinstance(content, Parcel) and content.station == self.station and not came_again:
             now, not_before = packet.received.now, packet.received.not_before
-            is_opened, answer = self._parcels.store_parcel(db, content, now, not_before)
-            packet.opened.append(is_opened)
+            opened, answer = self._parcels.store_parcel(db, content, now, not_before)
+            packet.opened.append(opened)
             packet.relayed_items += answer
         if packet.relay and self._relay is not None and not packet.namesake:
             accepted = self._relay.store(db, packet.station, entry, packet.received.now)

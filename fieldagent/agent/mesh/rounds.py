@@ -506,19 +506,19 @@ class Rounds:
         self, item: RepeatableItem, missing_stations: Sequence[int], *, asks_station: bool
     ) -> list[RepeatedPacket]:
         sos, number = item.entry.sos, item.entry.sequence
-        unnamed: list[Entry] = []
+        entries: list[Entry] = []
         if asks_station or (sos and item.is_for_hub and not item.brought_by):
             request = self._piggyback.make_relay_request(
                 sos=sos, excluded={item.station, *item.asked_neighbours}
             )
             if request is not None:
                 assert isinstance(request.content, RelayRequest)
-                unnamed.append(request)
+                entries.append(request)
                 item.asked_neighbours.add(request.content.station)
         # This entry marks a repeated item, so that stations that have the item do not answer. Our
         # own SOS gets no mark.
         if item.station != self.station or not sos:
-            unnamed.append(Entry(0, Source(self.station, item.hops)))
+            entries.append(Entry(0, Source(self.station, item.hops)))
         with_names: list[Entry] = []
         if sos and len(missing_stations) <= LISTED_STATIONS_MAX:
             # If no station is missing the item, list ourselves, so that only stations that reach
@@ -530,7 +530,7 @@ class Rounds:
         if not sos and not asks_station and item.parts[0] == item.entry:
             return [RepeatedPacket(origin, [item.entry], hops=hops, joins=True)]
         return [
-            RepeatedPacket(origin, [part, *unnamed], with_names, sos, hops) for part in item.parts
+            RepeatedPacket(origin, [part, *entries], with_names, sos, hops) for part in item.parts
         ]
 
     def _make_notices(self, item: RepeatableItem) -> list[RepeatedPacket]:

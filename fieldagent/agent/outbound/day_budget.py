@@ -71,11 +71,11 @@ class DayBudget:
         satellite or by SMS. Another channel may have delivered them sooner.
         """
         for booking in spending.list_ended_bookings(self._journal, self._name):
-            is_deleted = spending.delete_booking(self._name, booking)
+            operation = spending.delete_booking(self._name, booking)
             if not self._has_cost(booking.sequence, booking.channel):
                 refunded = self._budget.book(Spent(0, -booking.credits), booking.day)
-                is_deleted = combine_operations(is_deleted, refunded)
-            await self._journal.persist(is_deleted)
+                operation = combine_operations(operation, refunded)
+            await self._journal.persist(operation)
 
     def _has_cost(self, sequence: int, channel: Channel) -> bool:
         """Return True if a Package may have cost something on `channel`."""

@@ -59,8 +59,8 @@ class HubBackup:
 
     async def make_summary(self) -> BackupSummary:
         """Return the summary that the hub receives over each new link."""
-        is_known_hub = self.journal.read("SELECT 1 FROM backup_since WHERE hub = ?", self.hub)
-        if not is_known_hub:
+        hub_rows = self.journal.read("SELECT 1 FROM backup_since WHERE hub = ?", self.hub)
+        if not hub_rows:
             await self.journal.persist(partial(_record_hub, hub=self.hub))
         sent, hours = _find_last_sent(self.journal)
         return BackupSummary(sent, hours, _find_last_received(self.journal))

@@ -80,11 +80,11 @@ async def run_incident_repeats(
     repeating: set[RepeatKey] = set()
     idle = IdleTimes[RepeatKey](CHECK_INTERVAL_S)
     while True:
-        heard_at = list_repeated(journal, end_condition)
-        for sequence, channel in repeating - heard_at.keys():
+        heard_times = list_repeated(journal, end_condition)
+        for sequence, channel in repeating - heard_times.keys():
             queues[channel].withdraw([sequence], "confirmed")
             repeating.discard((sequence, channel))
-        silent = idle.measure(heard_at, trio.current_time(), clock())
+        silent = idle.measure(heard_times, trio.current_time(), clock())
         due = [key for key, seconds in silent.items() if interval_s and seconds >= interval_s]
         for sequence, channel in due:
             if channel in queues and sequence not in queues[channel]:

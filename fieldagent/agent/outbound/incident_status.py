@@ -139,13 +139,13 @@ def list_steps(journal: Journal, own_incident: Incident, sequences: Sequence[int
     steps = [raised_step]
     channels = incident.list_transmitting_channels(journal, own_incident.number)
     steps += [{"state": "left", "at": date(at), "channel": name} for name, at in channels.items()]
-    heard_at: dict[str, float] = {}
+    heard_times: dict[str, float] = {}
     for receipts in outbound.list_receipts_of(journal, sequences).values():
         for each in receipts:
             if each.kind == "agent":
                 who = each.by.name or f"kit {each.by.id}"
-                heard_at[who] = min(each.at, heard_at.get(who, each.at))
-    steps += [{"state": "heard by", "at": at, "by": who} for who, at in heard_at.items()]
+                heard_times[who] = min(each.at, heard_times.get(who, each.at))
+    steps += [{"state": "heard by", "at": at, "by": who} for who, at in heard_times.items()]
     steps += [
         {"state": "not passed on", "at": date(at), "text": add_names(journal, text)}
         for at, text in incident.list_stopped(journal, own_incident.number)

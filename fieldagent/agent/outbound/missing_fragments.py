@@ -31,25 +31,25 @@ async def run_fragment_requests(
 ) -> NoReturn:
     """Ask for missing fragments forever. `clock` is the journal's clock."""
     silences = IdleTimes[inbound.FragmentedItem](CHECK_INTERVAL_S)
-    asked_at: dict[inbound.FragmentedItem, float] = {}
+    asked_times: dict[inbound.FragmentedItem, float] = {}
     """For each item, the seconds without a new fragment at the time of the last request."""
     while True:
         await trio.sleep(CHECK_INTERVAL_S)
         last = inbound.list_incomplete(journal)
         silence = silences.measure(last, trio.current_time(), clock())
-        asked_at = {item: asked_at.get(item, 0.0) for item in last}
+        asked_times = {item: asked_times.get(item, 0.0) for item in last}
         for item, seconds in silence.items():
-            if seconds < asked_at[item]:
-                asked_at[item] = 0.0
+            if seconds < asked_times[item]:
+                asked_times[item] = 0.0
             outbox = _find_channel_toward(outboxes, item.origin)
             if (
                 outbox is None
-                or not max(ASK_AFTER_S, SILENCE_GROWTH_FACTOR * asked_at[item])
+                or not max(ASK_AFTER_S, SILENCE_GROWTH_FACTOR * asked_times[item])
                 <= seconds
                 < ASK_UNTIL_S
             ):
                 continue
-            asked_at[item] = seconds
+            asked_times[item] = seconds
             held_fragments = inbound.read_committed_fragments(journal, item)
             log.info(
                 "%d of %d fragments of %d received", len(held_fragments), item.parts, item.sequence

@@ -136,9 +136,9 @@ def _describe_kit(person: Identity) -> str:
 def _describe_end(journal: Journal, stored_package: PackageFacts) -> str:
     if stored_package.status is not Status.ERROR:
         return str(stored_package.status).lower()
-    reason = {
+    reasons = {
         delivery.reason
         for delivery in outbound.read_deliveries(journal, stored_package.sequence).values()
         if delivery.reason
     }
-    return f"given up: {', '.join(sorted(reason)) or 'no channel'}"
+    return f"given up: {', '.join(sorted(reasons)) or 'no channel'}"

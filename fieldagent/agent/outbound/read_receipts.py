@@ -168,8 +168,8 @@ class Readings:
         """Return the kit's own receipt that a received answer confirms, or None if the kit did not
         send such a receipt.
         """
-        own_receipt = self._own_receipts.get(_make_answer_key(station, answer))
-        return None if own_receipt is None else own_receipt[0]
+        own_pair = self._own_receipts.get(_make_answer_key(station, answer))
+        return None if own_pair is None else own_pair[0]
 
     def answer(self, station: int, entry: Entry, now: float, *, is_answer_asked: bool) -> None:
         """Answer a receipt of `station` for our item. The receipt must already be on disk."""

@@ -126,7 +126,7 @@ class WaitReasons:
 
     def _find_hindrance(self, outbox: ChannelOutbox) -> _Hindrance:
         link = outbox.link
-        look, is_urgent = (
+        look, next_urgent = (
             at if at > self._steady else None for at in (link.next_look, link.next_urgent)
         )
         if link.state in _AWAY_REASONS:
@@ -136,12 +136,14 @@ class WaitReasons:
                     f", the last success at {self._format_clock(self._date(link.last_success))}"
                 )
             # If the link has no time for its next attempt, it is making an attempt now.
-            return _Hindrance(reason, look or self._steady, is_urgent or self._steady, is_away=True)
+            return _Hindrance(
+                reason, look or self._steady, next_urgent or self._steady, is_away=True
+            )
         if hold_reason := outbox.describe_hold():
             renewal = self._steady + outbox.budget.compute_renewal_wait()
             return _Hindrance(hold_reason, renewal, renewal, is_away=False, has_end_time=True)
         rests = look is not None and link.state is not LinkState.BUSY
-        return _Hindrance(_RESTING_REASON if rests else "", look, is_urgent, is_away=False)
+        return _Hindrance(_RESTING_REASON if rests else "", look, next_urgent, is_away=False)
 
     def _convert_to_unix(self, monotonic: float) -> float:
         return round(self._now + max(0.0, monotonic - self._steady), 3)

@@ -29,8 +29,8 @@ def describe_unread_member(faults: Sequence[Fault]) -> dict[str, Any]:
     if not faults:
         return {}
     unread_members = [{"detail": str(fault.detail), "pointer": fault.pointer} for fault in faults]
-    reasons = "; ".join(f"{each['pointer']} {each['detail']}" for each in unread_members)
-    log.warning("an SOS is accepted without its unreadable part: %s", reasons[:500])
+    reason_text = "; ".join(f"{each['pointer']} {each['detail']}" for each in unread_members)
+    log.warning("an SOS is accepted without its unreadable part: %s", reason_text[:500])
     return {"unread": unread_members}
 
 

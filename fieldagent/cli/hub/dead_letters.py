@@ -32,8 +32,8 @@ def make_dead_letter_change(
             devices, text = change(Call(arguments, db, time.time()))
             for device in devices:
                 dead_letters.assign_letters(db, device)
-            if accepted_letters := kept_letters.accept_letters(db, taking, devices):
-                text["deadLettersTaken"] = accepted_letters
+            if accepted_count := kept_letters.accept_letters(db, taking, devices):
+                text["deadLettersTaken"] = accepted_count
             return text
 
         return store.run_once(change_both)

@@ -69,8 +69,8 @@ def format_package(package: dict[str, Any]) -> list[str]:
 def format_content(package: dict[str, Any]) -> str:
     """Return a Package's position, its text, or both."""
     position = package["position"]
-    place_text = [] if position is None else [f"{position[0]} {position[1]}"]
-    return " ".join([*place_text, *filter(None, [package["text"]])])
+    words = [] if position is None else [f"{position[0]} {position[1]}"]
+    return " ".join([*words, *filter(None, [package["text"]])])
 
 
 def format_holders(receipts: list[dict[str, Any]]) -> str:

@@ -186,12 +186,12 @@ def _is_confirmed() -> bool:
 
 def format_incident(incident: dict[str, Any]) -> str:
     """Return all stages of an incident in one line, with the time of the next attempt."""
-    steps = "; ".join(format_step(step) for step in incident["steps"])
+    steps_text = "; ".join(format_step(step) for step in incident["steps"])
     next_try_at = incident.get("nextTry")
     next_try = f"; next try {format_local_time(next_try_at)}" if next_try_at else ""
     if _is_stuck(incident):
         next_try = "; no channel can send it"
-    return f"SOS {incident['short']} {steps}{next_try}"
+    return f"SOS {incident['short']} {steps_text}{next_try}"
 
 
 def format_heard(incident: dict[str, Any]) -> str:

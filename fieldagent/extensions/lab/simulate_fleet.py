@@ -149,11 +149,11 @@ class _Run:
         self._started_at = trio.current_time()
         all_kits = Fleet(self._hub, self._tokens, self._plan)
         async with trio.open_nursery() as nursery:
-            has_ended = trio.Event()
-            nursery.start_soon(_wait_until_given_up, all_kits, has_ended)
+            end_event = trio.Event()
+            nursery.start_soon(_wait_until_given_up, all_kits, end_event)
             nursery.start_soon(self._show, all_kits)
             with waits.move_on_after(self._seconds):
-                await _wait_for_first(asks, has_ended)
+                await _wait_for_first(asks, end_event)
             all_kits.stop()
             with trio.move_on_after(SETTLE_S):
                 async with trio.open_nursery() as waiting:

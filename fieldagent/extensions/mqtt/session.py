@@ -209,8 +209,8 @@ class MqttSession:
             assert isinstance(error, BrokerLost)
             self._loss = error
         self._ended.set()
-        for is_answered in self._waiting.values():
-            is_answered.set()
+        for answer_event in self._waiting.values():
+            answer_event.set()
 
     async def _process_packets(
         self, handle_message: Callable[[Published], Awaitable[None]]
@@ -247,17 +247,17 @@ class MqttSession:
 
     async def publish(self, topic: str, payload: bytes, *, retain: bool = False) -> None:
         """Publish a message. Return when the broker has acknowledged it."""
-        with self._use_number() as (number, is_answered):
+        with self._use_number() as (number, answer_event):
             await self._send(mqtt.encode_publish(topic, payload, number, retain=retain))
-            await self._wait(is_answered, ACK_MAX_S, f"has not acknowledged {topic}")
+            await self._wait(answer_event, ACK_MAX_S, f"has not acknowledged {topic}")
 
     async def subscribe(self, filters: list[str]) -> None:
         """Subscribe to all filters, and wait for the broker's answer. Raises BrokerLost if the
         broker refuses a filter or does not answer.
         """
-        with self._use_number() as (number, is_answered):
+        with self._use_number() as (number, answer_event):
             await self._send(mqtt.encode_subscribe(number, filters))
-            await self._wait(is_answered, ANSWER_TIMEOUT_S, "has not answered a subscription")
+            await self._wait(answer_event, ANSWER_TIMEOUT_S, "has not answered a subscription")
             if number in self._refused_numbers:
                 text = (
                     f"the broker does not let {self._client.who} subscribe to {', '.join(filters)}"
@@ -279,9 +279,9 @@ class MqttSession:
         while not number or number in self._waiting:
             number = number % NUMBERS + 1
         self._last_number = number % NUMBERS + 1
-        is_answered = self._waiting[number] = trio.Event()
+        answer_event = self._waiting[number] = trio.Event()
         try:
-            yield number, is_answered
+            yield number, answer_event
         finally:
             del self._waiting[number]
 

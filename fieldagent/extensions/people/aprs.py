@@ -279,15 +279,15 @@ class AprsPeople:
         return self._current_report.heard
 
     def _finish_text(self, *, has_it: bool) -> None:
-        taken_text, self._current_report = self._current_report, None
-        if taken_text is None or taken_text.key is None or taken_text.heard.over_internet:
+        report, self._current_report = self._current_report, None
+        if report is None or report.key is None or report.heard.over_internet:
             return
-        if has_it and taken_text.key in self._messages:
-            self._messages[taken_text.key].is_kept = True
+        if has_it and report.key in self._messages:
+            self._messages[report.key].is_kept = True
         elif not has_it:
             # If the station repeats the message, the repetition is a new attempt.
-            self._messages.pop(taken_text.key, None)
-        self._schedule_answer(taken_text.heard.handle, taken_text.key[1], has_it=has_it)
+            self._messages.pop(report.key, None)
+        self._schedule_answer(report.heard.handle, report.key[1], has_it=has_it)
 
     def _schedule_answer(self, handle: str, number: str, *, has_it: bool) -> None:
         self._nursery.start_soon(self._send_answer, handle, number, has_it)
@@ -307,11 +307,11 @@ class AprsPeople:
         raise RadioLost(f"the TNC has accepted nothing for {WRITE_TIMEOUT_S:.0f} seconds")
 
     def _process_answer(self, handle: str, to: str, number: str, *, has_it: bool) -> None:
-        asked_text = self._expected_answers.get((handle, number))
-        if asked_text is not None and to == self._format_call:
-            is_answered, answers = asked_text
+        expected = self._expected_answers.get((handle, number))
+        if expected is not None and to == self._format_call:
+            answer_event, answers = expected
             answers.append(has_it)
-            is_answered.set()
+            answer_event.set()
 
     def make_number(self) -> int:
         return randrange(1, ID_COUNT)
@@ -331,13 +331,13 @@ class AprsPeople:
 
     async def _send_text(self, handle: str, text: str, number: str) -> TextOutcome:
         info = wire.encode_message(handle.upper(), text.translate(LOOK_ALIKES), number)
-        is_answered, answers = trio.Event(), list[bool]()
-        self._expected_answers[handle, number] = is_answered, answers
+        answer_event, answers = trio.Event(), list[bool]()
+        self._expected_answers[handle, number] = answer_event, answers
         try:
             for _ in range(2):
                 await self._send(info)
                 with trio.move_on_after(ACK_MAX_S):
-                    await is_answered.wait()
+                    await answer_event.wait()
                 if answers:
                     break
         finally:

@@ -464,8 +464,10 @@ class Desk:
         self, report: HandheldReport, sequence: int | None, answer: str = ""
     ) -> None:
         now = self.journal.clock.now()
-        is_new = handhelds.record_packet(report.handle, report.number, now, sequence, answer)
-        await self.journal.persist(is_new)
+        record_operation = handhelds.record_packet(
+            report.handle, report.number, now, sequence, answer
+        )
+        await self.journal.persist(record_operation)
 
     async def _reply(self, report: HandheldReport, text: str, **values: object) -> None:
         await self._post(f"answer {report.handle} {report.number}", report, text, **values)
@@ -475,10 +477,10 @@ class Desk:
     ) -> None:
         post_text = self.translate_for(report, text, **values)
         now = self.journal.clock.now()
-        stored_text = handhelds.store_text(
+        store_operation = handhelds.store_text(
             report.handle, request, post_text, now, now + REPLY_LIFETIME_S, report.number
         )
-        await self.journal.persist(stored_text)
+        await self.journal.persist(store_operation)
 
     def translate_for(self, report: HandheldReport, text: str, **values: object) -> str:
         """Translate a text of the kit into the language of the person's message. If this language

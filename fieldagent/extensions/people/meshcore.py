@@ -236,21 +236,21 @@ class MeshcorePeople:
     async def _process_direct_text(self, message: CompanionText) -> None:
         if message.type != TextType.PLAIN:
             return
-        contact = self._find_called(message.sender)
-        if not contact:
+        contacts = self._find_called(message.sender)
+        if not contacts:
             # The radio has already deleted the message, so continue even if the radio is lost
             # during this call.
             with suppress(RadioLost):
                 await self._load_contacts()
-            contact = self._find_called(message.sender)
-        if len(contact) == 1 and contact[0].type != ContactType.CHAT:
+            contacts = self._find_called(message.sender)
+        if len(contacts) == 1 and contacts[0].type != ContactType.CHAT:
             return
         # If two keys begin with the same prefix, the sender is unknown.
-        key = contact[0].key if len(contact) == 1 else b""
+        key = contacts[0].key if len(contacts) == 1 else b""
         handle = (key or message.sender).hex()
         if key:
             self._waiting_reports.append(
-                HandheldReport(handle, 0, HandheldName(_clean_text(contact[0].name), key))
+                HandheldReport(handle, 0, HandheldName(_clean_text(contacts[0].name), key))
             )
         spoken = HandheldText(message.text, True, key=key)
         signal = HandheldSignal(snr=message.snr, hops=message.hops)
@@ -369,10 +369,10 @@ class MeshcorePeople:
             await self._host.request_answer(wire.ask_telemetry(key), CompanionMessage.SENT)
 
     def _process_battery(self, sender: bytes, volts: float | None) -> None:
-        contact = self._find_called(sender)
-        if volts is not None and len(contact) == 1 and (charge := _charge(volts)) is not None:
+        contacts = self._find_called(sender)
+        if volts is not None and len(contacts) == 1 and (charge := _charge(volts)) is not None:
             self._waiting_reports.append(
-                HandheldReport(contact[0].key.hex(), 0, HandheldBattery(charge))
+                HandheldReport(contacts[0].key.hex(), 0, HandheldBattery(charge))
             )
 
     def make_number(self) -> int:

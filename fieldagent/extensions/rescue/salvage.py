@@ -80,9 +80,9 @@ class LossCount:
         text = f"intact Packages: {self.packages}, {self.waiting} of them to be sent"
         text += f"; intact payloads: {self.payloads}"
         if self.damaged:
-            named_ids = ", ".join(str(id_) for id_ in self.damaged[:NAMED_MAX])
+            id_text = ", ".join(str(id_) for id_ in self.damaged[:NAMED_MAX])
             more_count = len(self.damaged) - NAMED_MAX
-            text += f"; damaged and not sent: {named_ids}" + (
+            text += f"; damaged and not sent: {id_text}" + (
                 f" and {more_count} more" if more_count > 0 else ""
             )
         if self.unknown:
@@ -281,35 +281,29 @@ class _Salvage:
     def _mend_deliveries(self, sequences: set[int]) -> None:
         """Make sure that a waiting Package waits on at least one channel."""
         db = self._db
-        insert_deliveries = (
-            "INSERT OR IGNORE INTO leg (sequence, channel, priority) SELECT sequence, ?, ?"
-        )
+        insert_sql = "INSERT OR IGNORE INTO leg (sequence, channel, priority) SELECT sequence, ?, ?"
         for sequence, channel in self._pending:
             if sequence in sequences and channel in CHANNELS:
-                db.execute(
-                    f"{insert_deliveries} FROM package WHERE sequence = ?", (channel, 0, sequence)
-                )
+                db.execute(f"{insert_sql} FROM package WHERE sequence = ?", (channel, 0, sequence))
         usual = {channel for (channel,) in db.execute("SELECT DISTINCT channel FROM leg")}
-        lost_count = db.execute(
+        lost_rows = db.execute(
             "SELECT sequence, body FROM package WHERE status IS NULL"
             " AND sequence NOT IN (SELECT sequence FROM leg)"
         ).fetchall()
-        for sequence, body in lost_count:
+        for sequence, body in lost_rows:
             channels = read_stored_package(body).channels or usual or set(Channel)
             for channel in channels:
-                db.execute(
-                    f"{insert_deliveries} FROM package WHERE sequence = ?", (channel, 0, sequence)
-                )
+                db.execute(f"{insert_sql} FROM package WHERE sequence = ?", (channel, 0, sequence))
         db.execute(
             "UPDATE leg SET priority = (SELECT json_extract(body, '$.priority') FROM package"
             " WHERE package.sequence = leg.sequence) WHERE status IS NULL"
             " AND sequence IN (SELECT sequence FROM package WHERE status IS NOT 'Error')"
         )
-        ended_count = db.execute(
+        ended_rows = db.execute(
             "SELECT sequence FROM package WHERE status IS NULL AND sequence IN"
             " (SELECT sequence FROM leg WHERE status IS NOT NULL)"
         ).fetchall()
-        for (sequence,) in ended_count:
+        for (sequence,) in ended_rows:
             rows = db.execute("SELECT status FROM leg WHERE sequence = ?", (sequence,)).fetchall()
             status = get_terminal_status(ChannelDelivery(each and Status(each)) for (each,) in rows)
             db.execute(
@@ -330,11 +324,11 @@ class _Salvage:
                 (len(RELAYED), RELAYED),
             )
         }
-        lost_count = db.execute(
+        lost_rows = db.execute(
             "SELECT sequence, digest, body, status FROM package WHERE id = -sequence AND crc <> 0"
             " AND sequence NOT IN (SELECT sequence FROM carried)"
         ).fetchall()
-        for sequence, digest, body, status in lost_count:
+        for sequence, digest, body, status in lost_rows:
             package = read_stored_package(body)
             if digest in marks:
                 station, number = marks[digest]

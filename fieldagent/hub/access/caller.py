@@ -175,8 +175,8 @@ def is_key_known(db: Db, proof: Proof, now: float) -> bool:
     password.
     """
     call = Call(proof, None, now, Purpose.PUSH)
-    (is_known,) = _find_known(db, [call])
-    return _find_in_force(is_known, now) is not None
+    (known_key,) = _find_known(db, [call])
+    return _find_in_force(known_key, now) is not None
 
 
 class _KnownKey(NamedTuple):

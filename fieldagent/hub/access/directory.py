@@ -536,7 +536,7 @@ def set_disabled(
 
 def _disable_device(db: Db, device: int, when: float | None, now: float) -> list[int]:
     if when is None and (
-        disabled_device := db.execute(
+        disabled_rows := db.execute(
             "SELECT member.id FROM member JOIN device ON device.member = member.id"
             " WHERE device.id = ? AND member.disabled IS NOT NULL",
             device,
@@ -547,7 +547,7 @@ def _disable_device(db: Db, device: int, when: float | None, now: float) -> list
                 "the user of this device is disabled, and so are the user's devices: "
                 "enable the user, here or with"
                 " `fieldagent hub user enable {whose}`",
-                whose=disabled_device[0][0],
+                whose=disabled_rows[0][0],
             )
         )
     revoked = "SELECT 1 FROM device WHERE id = ? AND revoked IS NOT NULL"

@@ -161,9 +161,9 @@ class DevicesApi:
                 revocation.restore(db, device, now=now, actor=actor)
                 # Other devices may have relayed items of this device.
                 holders = dead_letters.list_devices_with_letters(db, caller.workspace)
-            accepted_letters = kept_letters.accept_letters(db, self._mobile_originated, holders)
+            accepted_count = kept_letters.accept_letters(db, self._mobile_originated, holders)
             (shown_device,), _ = reading.list_devices(db, caller, device + 1, 1, now)
-            return {**shown_device, "deadLettersTaken": accepted_letters}
+            return {**shown_device, "deadLettersTaken": accepted_count}
 
         return make_json_response(await self._acts.carry_out(caller, store_changes))
 
@@ -196,9 +196,9 @@ class DevicesApi:
         refuse_others(request, ())
         text = read_body(request, GIVEN_KEY).get("given") if request.body else None
         key = secret.make_air_key() if text is None else bytes.fromhex(text)
-        accepted_letters = await self._set_key(caller, id, key)
+        accepted_count = await self._set_key(caller, id, key)
         shown_key = {"satelliteKey": key.hex()} if text is None else {}
-        return make_json_response({**shown_key, "deadLettersTaken": accepted_letters})
+        return make_json_response({**shown_key, "deadLettersTaken": accepted_count})
 
     async def remove_key(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
         """Remove the satellite key of a device. The hub then accepts the device's messages without

@@ -81,16 +81,16 @@ class RecordsApi:
 
         def replay_letter(db: Db, now: float) -> int:
             devices = dead_letters.list_devices_with_letters(db, caller.workspace)
-            accepted_letters = kept_letters.accept_letters(db, self._mobile_originated, devices)
+            accepted_count = kept_letters.accept_letters(db, self._mobile_originated, devices)
             audit.write_line(
                 db,
                 caller.workspace,
                 str(caller.member),
                 "dead-letter replay",
-                str(accepted_letters),
+                str(accepted_count),
                 now,
             )
-            return accepted_letters
+            return accepted_count
 
         return make_json_response(
             {"deadLettersTaken": await self._acts.carry_out(caller, replay_letter)}

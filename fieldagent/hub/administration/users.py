@@ -132,16 +132,16 @@ class UsersApi:
             if "radios" in body:
                 workspace, radios = caller.workspace, body["radios"]
                 people.set_radios(db, workspace, member, radios, now=now, actor=actor)
-            accepted_letters = 0
+            accepted_count = 0
             if "disabled" in body:
                 directory.check_here_alone(db, caller.workspace, member)
                 disabled_at = now if body["disabled"] else None
                 devices = directory.set_disabled(
                     db, "member", member, disabled_at, now=now, actor=actor
                 )
-                accepted_letters = kept_letters.accept_letters(db, self._mobile_originated, devices)
+                accepted_count = kept_letters.accept_letters(db, self._mobile_originated, devices)
             (shown_user,), _ = reading.list_users(db, caller, member + 1, 1)
-            return {**shown_user, "deadLettersTaken": accepted_letters}
+            return {**shown_user, "deadLettersTaken": accepted_count}
 
         return make_json_response(await self._acts.carry_out(caller, store_changes))
 

@@ -138,13 +138,13 @@ def _find_voice(db: Db, message: WrittenMessage, now: float) -> tuple[int, bool]
     """Return the member that the kit sees as the sender of answers from this address. The second
     value is True if the member is new. Such a member cannot sign in.
     """
-    voice = db.execute(
+    voice_rows = db.execute(
         "SELECT member.id FROM member JOIN membership ON membership.member = member.id"
         " WHERE workspace = ? AND type = 'Integration' AND name = ? ORDER BY member.id LIMIT 1",
         *(message.workspace, texts_to_kits.make_voice_name(message.address)),
     )
-    if voice:
-        return int(voice[0][0]), False
+    if voice_rows:
+        return int(voice_rows[0][0]), False
     return texts_to_kits.add_voice(db, message.workspace, message.address, now), True
 
 

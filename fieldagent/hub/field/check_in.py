@@ -153,8 +153,8 @@ def record_item(db: Db, device: int, now: float) -> None:
 def record_items(db: Db, devices: Collection[int], now: float) -> None:
     """Call `record_item` for each device, in one operation."""
     membership, these = make_membership(db, devices)
-    watched_devices = f"SELECT device FROM check_in WHERE device {membership} ORDER BY device"
-    for (device,) in db.execute(watched_devices, *these):
+    select_sql = f"SELECT device FROM check_in WHERE device {membership} ORDER BY device"
+    for (device,) in db.execute(select_sql, *these):
         record_item(db, device, now)
 
 

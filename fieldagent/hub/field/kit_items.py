@@ -93,10 +93,8 @@ def enter_kit_messages(
     good = [each for each in messages if each.device.id not in revoked]
     taken: list[IntakeResult] = []
     for first in range(0, len(good), MESSAGES_PER_STATEMENT_MAX):
-        messages_together = good[first : first + MESSAGES_PER_STATEMENT_MAX]
-        taken += enter_kit_items(
-            db, messages_together, now=now, grace=grace, time_to_live=time_to_live
-        )
+        message_slice = good[first : first + MESSAGES_PER_STATEMENT_MAX]
+        taken += enter_kit_items(db, message_slice, now=now, grace=grace, time_to_live=time_to_live)
     results = iter(taken)
     return [None if each.device.id in revoked else next(results) for each in messages]
 

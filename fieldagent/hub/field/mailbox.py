@@ -211,10 +211,10 @@ class IpMailbox:
         """Create some of the device's missing rows from the log of its workspace. Return True if
         more rows are missing.
         """
-        started_at, device_and_time = trio.current_time(), (self.device.id, self._clock())
+        started_at, parameters = trio.current_time(), (self.device.id, self._clock())
         try:
             has_more = await self._store.commit_together(
-                workspace_log.create_missing_rows, device_and_time
+                workspace_log.create_missing_rows, parameters
             )
         except StoreFull:
             has_more = False  # Items that have rows are still sent, SOS first.

@@ -58,7 +58,7 @@ async def run(
     open_calls = _OpenCalls()
     async with trio.open_nursery() as nursery:
         while True:
-            news, any_write, has_ended = (
+            news, any_write, end_event = (
                 store.get_event("satellite"),
                 store.get_event(ANY_WRITE_TOPIC),
                 open_calls.ended,
@@ -84,7 +84,7 @@ async def run(
             for ring in rings:
                 nursery.start_soon(ring_again, store, operators, ring, note_fault)
             if not calls:
-                with open_calls.wait_for_end(has_ended):
+                with open_calls.wait_for_end(end_event):
                     await idle.wait_until_due(any_write, next_due - clock(), news=news)
 
 

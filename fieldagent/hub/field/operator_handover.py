@@ -266,11 +266,11 @@ def withdraw_updates(db: Db, device: int) -> None:
     has not accepted a message and it contains only such updates, delete the message.
     """
     mt_copies.send_updates_by_link(db, device)
-    with_receipts = "device = ? AND receipts <> '[]'"
-    rows = db.execute(f"SELECT receipts FROM mobile_terminated WHERE {with_receipts}", device)
+    condition = "device = ? AND receipts <> '[]'"
+    rows = db.execute(f"SELECT receipts FROM mobile_terminated WHERE {condition}", device)
     if not rows:
         return
-    alone = f"{with_receipts} AND pieces = '[]' AND state = 'ready'"
+    alone = f"{condition} AND pieces = '[]' AND state = 'ready'"
     db.execute(f"DELETE FROM mobile_terminated WHERE {alone}", device)
     membership, these = make_membership(
         db, [receipt for (receipt_list,) in rows for receipt in json.loads(receipt_list)]

@@ -130,8 +130,8 @@ class PositionFeed:
         self._not_before = now + max(self.least_rest, self.links / MESSAGES_PER_S)
         self.at_once = found_positions.at_once
         for digest, entry in found_positions.names:
-            known_name = self.names.get(entry.sequence)
-            if known_name is None or known_name.digest != digest:
+            name = self.names.get(entry.sequence)
+            if name is None or name.digest != digest:
                 self.names[entry.sequence] = Name(digest, entry, self._bits)
                 self._bits *= 2
         for each in found_positions.positions:

@@ -253,8 +253,8 @@ def find_missing(db: Db, device: Device, inventory: Inventory, since: float) -> 
     if inventory.direction is Direction.GOT:
         digests = _list_given(db, device.id, [row.number for row in rows])
         # Items of deleted accounts stay deleted.
-        has_member = {row.origin: is_member(db, device.workspace, row.origin) for row in rows}
-        return [r for r in rows if has_member[r.origin] and digests.get(r.number) != r.digest]
+        member_flags = {row.origin: is_member(db, device.workspace, row.origin) for row in rows}
+        return [r for r in rows if member_flags[r.origin] and digests.get(r.number) != r.digest]
     device_by_origin = {row.origin: _find_device(db, device, row.origin) for row in rows}
     membership, devices = make_membership(
         db, {each.id for each in device_by_origin.values() if each is not None} or {0}

@@ -108,14 +108,14 @@ def add_tracker(
     """Add a tracker as a device that cannot receive messages, and return the device's id. The
     device belongs to `member`. Raises Refused with the reason.
     """
-    known_tracker = db.execute(
+    known_rows = db.execute(
         "SELECT device.name FROM tracker JOIN device ON device.id = device"
         " WHERE tracker.workspace = ? AND ident = ?",
         workspace,
         ident,
     )
-    if known_tracker:
-        raise Refused(f"the tracker {ident!r} is {known_tracker[0][0]!r} already in that workspace")
+    if known_rows:
+        raise Refused(f"the tracker {ident!r} is {known_rows[0][0]!r} already in that workspace")
     device, _ = directory.add_device(db, workspace, member, directory.NewDevice(name), now=now)
     db.execute("UPDATE device SET link_token = NULL WHERE id = ?", device)
     columns = ("device", "workspace", "ident", "every")

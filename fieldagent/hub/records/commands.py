@@ -125,8 +125,8 @@ def list_due_commands(db: Db, device: int, now: float, *, linked: bool) -> list[
     entries = {number: _make_entry(device, number, body) for number, body in rows}
     for number, entry in entries.items():
         if entry is None:
-            end_commands = "UPDATE command SET expires = ? WHERE device = ? AND number = ?"
-            db.execute(end_commands, now, device, number)
+            end_sql = "UPDATE command SET expires = ? WHERE device = ? AND number = ?"
+            db.execute(end_sql, now, device, number)
     return _list_entries(entries.values())
 
 

@@ -155,7 +155,7 @@ def answer_again(db: Db, device: int, sequence: int, digest: bytes, now: float) 
     the answer was lost. The answers become less and less frequent, so that an attacker who replays
     a recorded SOS cannot cause costs.
     """
-    repeated_receipt = db.execute(
+    repeated_rows = db.execute(
         "UPDATE receipt SET state = 'waiting' WHERE device = ? AND sequence = ? AND digest = ?"
         " AND urgent = 1 AND state = 'sent' AND sent <= ? AND ? - sent >= sent - at RETURNING id",
         device,
@@ -164,7 +164,7 @@ def answer_again(db: Db, device: int, sequence: int, digest: bytes, now: float) 
         now - ANSWER_AGAIN_AFTER_S,
         now,
     )
-    if repeated_receipt:
+    if repeated_rows:
         announce_answer(db, device)
 
 
@@ -173,7 +173,7 @@ def repeat_result(db: Db, incident: sos.Sos, now: float) -> None:
     which shows that the update was lost. Repeats become less and less frequent, and use all
     carriers of the incident.
     """
-    repeated_result = db.execute(
+    repeated_rows = db.execute(
         "UPDATE receipt SET state = 'waiting' WHERE sequence = ? AND says <> ''"
         " AND device IN (SELECT ? UNION SELECT device FROM sos_carrier WHERE sos = ?)"
         " AND about = CASE device WHEN ? THEN 0 ELSE ? END"
@@ -186,5 +186,5 @@ def repeat_result(db: Db, incident: sos.Sos, now: float) -> None:
         now - ANSWER_AGAIN_AFTER_S,
         now,
     )
-    for (device,) in repeated_result:
+    for (device,) in repeated_rows:
         announce_answer(db, device)

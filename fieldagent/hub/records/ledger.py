@@ -559,17 +559,17 @@ def _queue_step_posts(db: Db, items: Collection[int]) -> None:
     contains all waiting steps. For an item pushed at the hub, webhooks get only its steps.
     """
     membership, numbers = make_membership(db, items)
-    is_handed = "webhook_delivery.state = 'handed'"
+    state_condition = "webhook_delivery.state = 'handed'"
     rows = db.execute(
         "INSERT INTO webhook_delivery (webhook, item, sender, state, steps, told)"
         f" SELECT webhook.id, item.id, {_LANE},"
         " 'waiting', 1, 0 FROM item JOIN webhook ON webhook.workspace = item.workspace"
         f" WHERE item.id {membership} AND webhook.steps = 1 AND webhook.disabled IS NULL"
         " ON CONFLICT (webhook, item) DO UPDATE SET steps = webhook_delivery.steps + 1,"
-        f" state = CASE WHEN {is_handed} THEN 'waiting' ELSE webhook_delivery.state END,"
-        f" attempts = CASE WHEN {is_handed} THEN 0 ELSE webhook_delivery.attempts END,"
-        f" batch = CASE WHEN {is_handed} THEN 0 ELSE webhook_delivery.batch END,"
-        f" not_before = CASE WHEN {is_handed} THEN 0 ELSE webhook_delivery.not_before END"
+        f" state = CASE WHEN {state_condition} THEN 'waiting' ELSE webhook_delivery.state END,"
+        f" attempts = CASE WHEN {state_condition} THEN 0 ELSE webhook_delivery.attempts END,"
+        f" batch = CASE WHEN {state_condition} THEN 0 ELSE webhook_delivery.batch END,"
+        f" not_before = CASE WHEN {state_condition} THEN 0 ELSE webhook_delivery.not_before END"
         " RETURNING item",
         *numbers,
     )

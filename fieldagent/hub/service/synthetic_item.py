@@ -258,13 +258,13 @@ class SyntheticItems:
     async def _find_reason(self, journey: _Journey) -> str:
         """Return the reason why the item was not complete within `ITEM_TIMEOUT_S`."""
         late = f"no progress for {ITEM_TIMEOUT_S:g} s"
-        started_at, id_, push_state = journey.begun, journey.request_id, None
-        if journey.stage != "hook" or started_at is None:
+        begun_item, id_, push_state = journey.begun, journey.request_id, None
+        if journey.stage != "hook" or begun_item is None:
             return late
         with trio.move_on_after(CHECK_INTERVAL_S):
             try:
                 push_state = await self.store.read(
-                    lambda db: synthetic_rows.read_post_state(db, started_at.own, id_)
+                    lambda db: synthetic_rows.read_post_state(db, begun_item.own, id_)
                 )
             except StoreUnavailable:
                 return late
@@ -290,12 +290,12 @@ class SyntheticItems:
             )
 
     async def _clear(self, journey: _Journey) -> None:
-        started_at, id_ = journey.begun, journey.request_id
-        if started_at is None:
+        begun_item, id_ = journey.begun, journey.request_id
+        if begun_item is None:
             return
         try:
             await self.store.commit(
-                lambda db: synthetic_rows.delete_item(db, started_at, id_, self.clock())
+                lambda db: synthetic_rows.delete_item(db, begun_item, id_, self.clock())
             )
         except (StoreUnavailable, StoreFull) as error:
             log.debug("a synthetic item will be removed later: %s", error)

@@ -337,14 +337,14 @@ class ImtModem:
             try:
                 line = await self.request_answer(jspr.encode_get("apiVersion"))
             except ImtSilent as silence:
-                silence_reason = silence
+                last_silence = silence
                 continue
             if line.code == jspr.DONE:
                 return line
-            silence_reason = ImtSilent(
+            last_silence = ImtSilent(
                 f"the modem does not report its API: {line.describe_refusal()}"
             )
-        raise silence_reason
+        raise last_silence
 
     async def _require(self, request: bytes) -> None:
         line = await self.request_answer(request)

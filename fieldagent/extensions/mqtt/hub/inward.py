@@ -302,7 +302,7 @@ def _acknowledge(
     if incident is None:
         raise Problem(404, f"no incident here has the number {number}")
     try:
-        is_acknowledged = sos_desk.acknowledge(db, incident, member, text, now)
+        incident_now = sos_desk.acknowledge(db, incident, member, text, now)
     except Refused as refused:
         raise Problem(409, str(refused)) from None
-    return {"incident": is_acknowledged.id, "state": is_acknowledged.state}
+    return {"incident": incident_now.id, "state": incident_now.state}

@@ -161,17 +161,17 @@ def remove_fence(
     """Remove a fence. Its past alarms remain. Raises Refused if the workspace does not have the
     fence.
     """
-    deleted = db.execute(
+    deleted_rows = db.execute(
         "DELETE FROM fence WHERE id = ? AND workspace = ? RETURNING name", fence, workspace
     )
-    if not deleted:
+    if not deleted_rows:
         raise Refused(
             sentence(
                 "no fence {fence} is in that workspace; see `fieldagent hub fence list`",
                 fence=fence,
             )
         )
-    audit.write_line(db, workspace, actor, "fence remove", f"{fence} {deleted[0][0]}", now)
+    audit.write_line(db, workspace, actor, "fence remove", f"{fence} {deleted_rows[0][0]}", now)
 
 
 _FOR = (

@@ -226,9 +226,9 @@ def _describe_newest(place: Sequence[float | None], now: float) -> str:
 
 def forget(db: Db, before: float) -> int:
     """Delete some routes that ended before `before`, and return their number."""
-    deleted = db.execute(
+    deleted_rows = db.execute(
         "DELETE FROM route WHERE id IN (SELECT id FROM route WHERE ended < ? ORDER BY id LIMIT ?)"
         " RETURNING id",
         *(before, AT_ONCE),
     )
-    return len(deleted)
+    return len(deleted_rows)

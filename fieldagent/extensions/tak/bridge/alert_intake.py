@@ -80,13 +80,13 @@ def _add(db: Db, workspace: int, member: int, phone: TakUnit, ident: str, now: f
 
 def _find_voice(db: Db, workspace: int, now: float) -> int:
     """Return the member to whom phones of unknown people belong."""
-    known_voice = db.execute(
+    voice_rows = db.execute(
         "SELECT member.id FROM member JOIN membership ON membership.member = member.id"
         " WHERE workspace = ? AND type = 'Integration' AND name = ? ORDER BY member.id LIMIT 1",
         *(workspace, OTHER_PHONES),
     )
     return (
-        int(known_voice[0][0])
-        if known_voice
+        int(voice_rows[0][0])
+        if voice_rows
         else texts_to_kits.add_voice(db, workspace, OTHER_PHONES, now)
     )

@@ -148,17 +148,17 @@ class StreamSession:
 
     async def run(self, handle_event: Callable[[str, bytes], None]) -> NoReturn:
         """Pass each event with its type to `handle_event`, except the answers to pings."""
-        end_reason: BaseException = ConnectionLost("the hub disconnects")
+        end_error: BaseException = ConnectionLost("the hub disconnects")
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._send_pings)
                 await self._receive_events(handle_event)
         except* ConnectionLost as lost:
-            end_reason = get_first_error(lost)
+            end_error = get_first_error(lost)
         finally:
             self._is_lost = True
             self._pinged_back.set()
-        raise end_reason
+        raise end_error
 
     async def _receive_events(self, handle_event: Callable[[str, bytes], None]) -> NoReturn:
         splitter = EventSplitter()

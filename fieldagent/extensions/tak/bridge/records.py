@@ -282,10 +282,10 @@ def end_old_events(db: Db, now: float) -> None:
     """End the events that are older than `OVER_AFTER_S`. If no phone has confirmed a message, its
     author is notified.
     """
-    end_events = "UPDATE tak_event SET state = 'over' WHERE at <= ? AND state"
-    db.execute(f"{end_events} = 'delivered'", now - OVER_AFTER_S)
+    end_sql = "UPDATE tak_event SET state = 'over' WHERE at <= ? AND state"
+    db.execute(f"{end_sql} = 'delivered'", now - OVER_AFTER_S)
     rows = db.execute(
-        f"{end_events} IN ('waiting', 'sent') RETURNING item, person, inward", now - OVER_AFTER_S
+        f"{end_sql} IN ('waiting', 'sent') RETURNING item, person, inward", now - OVER_AFTER_S
     )
     for item, person, inward in rows:
         if inward or person is None or _has_kit(db, person):

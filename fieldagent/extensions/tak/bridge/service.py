@@ -143,7 +143,7 @@ class _Bridge:
         store = self._host.store
         async with trio.open_nursery() as nursery:
             while True:
-                any_write, has_ended = store.get_event(ANY_WRITE_TOPIC), self._connection_done
+                any_write, end_event = store.get_event(ANY_WRITE_TOPIC), self._connection_done
                 soonest = TURN_MAX_S
                 with log_once():
                     has_more = await self._queue_items(follower)
@@ -154,7 +154,7 @@ class _Bridge:
                     soonest = 0.0 if has_more else soonest
                 await trio.sleep(REST_S)
                 with waits.move_on_after(soonest - REST_S):
-                    await waits.wait_for_either(any_write, has_ended)
+                    await waits.wait_for_either(any_write, end_event)
 
     async def _queue_items(self, follower: Follower) -> bool:
         """Enter new items for the server. Return True if there may be more."""

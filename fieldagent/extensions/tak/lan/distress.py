@@ -91,10 +91,10 @@ class LanAlertReceiver:
         if incident.find_open_of_handheld(self._journal, handle) is not None:
             return handle
         others = incident.list_unproved(self._journal, OPEN_MAX)
-        is_open = [
+        open_incidents = [
             each for each, reporter in others if each.ended is None and reporter[:4] == "tak:"
         ]
-        return "tak:" if len(is_open) >= OPEN_MAX else handle
+        return "tak:" if len(open_incidents) >= OPEN_MAX else handle
 
     def _remember(self, uid: str, now: float) -> None:
         self._last_alerts[uid] = now

@@ -49,13 +49,13 @@ def add_certificate(
     """Store a new certificate, which is valid from now on. Raises Refused if another user has the
     same name at the server.
     """
-    known_certificate = db.execute(
+    known_rows = db.execute(
         "SELECT member FROM tak_person WHERE workspace = ? AND callsign = ?",
         *(workspace, holder.name),
     )
-    if known_certificate and known_certificate[0][0] != holder.member:
+    if known_rows and known_rows[0][0] != holder.member:
         raise Refused(
-            f"another {holder.name} is at the TAK server, user {known_certificate[0][0]}: phones"
+            f"another {holder.name} is at the TAK server, user {known_rows[0][0]}: phones"
             " distinguish people only by name"
         )
     db.execute(
@@ -78,17 +78,17 @@ def revoke_certificates(db: Db, workspace: int, member: int, now: float) -> int:
     certificates.
     """
     db.execute("DELETE FROM tak_invitation WHERE workspace = ? AND member = ?", workspace, member)
-    revoked = db.execute(
+    revoked_rows = db.execute(
         "UPDATE tak_certificate SET revoked = ? WHERE workspace = ? AND member = ?"
         " AND revoked IS NULL RETURNING serial",
         *(now, workspace, member),
     )
     db.execute("DELETE FROM tak_person WHERE workspace = ? AND member = ?", workspace, member)
-    for (serial,) in revoked:
+    for (serial,) in revoked_rows:
         write_line(
             db, workspace, ADMINISTRATION, "tak certificate revoke", f"{member} {serial}", now
         )
-    return len(revoked)
+    return len(revoked_rows)
 
 
 def list_certificates(db: Db, workspace: int) -> list[Row]:

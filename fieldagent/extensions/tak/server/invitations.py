@@ -77,14 +77,14 @@ def use_invitation(
     """
     stored = secret.hash_for_lookup(token)
     now = new.expires - certificates.PHONE_LIFETIME
-    invitation = db.execute(
+    invitation_rows = db.execute(
         f"SELECT key, serial FROM tak_invitation WHERE token = ? {db.for_update()}", stored
     )
-    if not invitation:
+    if not invitation_rows:
         # The request was slow. Meanwhile, newer invitations or a revocation have ended this
         # invitation.
         raise Refused("this invitation has expired in the meantime: ask for another")
-    ((used_at, serial),) = invitation
+    ((used_at, serial),) = invitation_rows
     if not used_at:
         db.execute(
             "UPDATE tak_invitation SET key = ?, serial = ? WHERE token = ?",
