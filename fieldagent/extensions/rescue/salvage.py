@@ -291,7 +291,9 @@ class _Salvage:
             " AND sequence NOT IN (SELECT sequence FROM leg)"
         ).fetchall()
         for sequence, body in lost_rows:
-            channels = read_stored_package(body).channels or usual or set(Channel)
+            channels = read_stored_package(body).channels
+            if channels is None:
+                channels = frozenset(usual or Channel)
             for channel in channels:
                 db.execute(f"{insert_sql} FROM package WHERE sequence = ?", (channel, 0, sequence))
         db.execute(

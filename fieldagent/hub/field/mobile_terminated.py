@@ -159,15 +159,19 @@ def _list_unaffordable(
     """Return the unauthenticated SOS items that would use more than half of today's SOS reserve.
     Anyone can send such items, so the other half is kept for an SOS of a known sender.
     """
+    doubtful = [each for each in items if each.unauthenticated and each.entry.sos]
+    if not doubtful:
+        return []
     left = compute_allowance(db, account, now, urgent=True, is_halved=True)
+    if left is None:
+        return []
     unaffordable = []
-    for each in items:
-        if left is not None and each.unauthenticated and each.entry.sos:
-            size = _compute_size_alone(each) + _get_tag_size(account)
-            if compute_credits(size) > left:
-                unaffordable.append(each)
-            else:
-                left -= compute_credits(size)
+    for each in doubtful:
+        price = compute_credits(_compute_size_alone(each) + _get_tag_size(account))
+        if price > left:
+            unaffordable.append(each)
+        else:
+            left -= price
     return unaffordable
 
 
