@@ -25,7 +25,13 @@ from fieldagent.wire.backup_note import (
     InventoryRow,
     ItemRequest,
 )
-from fieldagent.wire.envelope import Entry, Source, compute_fingerprint, encode
+from fieldagent.wire.envelope import (
+    Entry,
+    Source,
+    UnauthenticatedMark,
+    compute_fingerprint,
+    encode,
+)
 from fieldagent.wire.kit_note import decode
 from tests.hub.field import START, Field, collect, field_of, said
 
@@ -41,8 +47,13 @@ def make_row(entry: Entry, origin: int = 0, at: int = AT) -> InventoryRow:
     return InventoryRow(entry.sequence, origin, entry.sequence, compute_fingerprint(entry)[:4], at)
 
 
-def make_copies(items: Sequence[Entry], state: str = "") -> Copies:
-    return Copies(SENT, tuple(Copy(each.sequence, encode([each]), state) for each in items))
+def make_copies(items: Sequence[Entry], state: str = "", marks: Sequence[Entry] = ()) -> Copies:
+    """Return copies of the items. Each copy contains its item's `marks`."""
+    bodies = {
+        each.sequence: encode([each, *(mark for mark in marks if mark.sequence == each.sequence)])
+        for each in items
+    }
+    return Copies(SENT, tuple(Copy(number, body, state) for number, body in bodies.items()))
 
 
 def make_summary(entry: Entry, hours: int = 0) -> BackupSummary:
@@ -55,14 +66,17 @@ async def exchange_note(mailbox: IpMailbox, said: BackupNote) -> object:
     return decode(await mailbox.next_note())
 
 
-async def return_items(alps: Field, items: Sequence[Entry], state: str = "") -> None:
+async def return_items(
+    alps: Field, items: Sequence[Entry], state: str = "", marks: Sequence[Entry] = ()
+) -> None:
     mailbox = alps.mailbox(1)
     assert await exchange_note(mailbox, make_summary(items[-1])) == InventoryRequest(SENT, 0)
     listed = Inventory(SENT, 0, tuple(map(make_row, items)))
     assert await exchange_note(mailbox, listed) == ItemRequest(
         SENT, tuple(each.sequence for each in items)
     )
-    assert await exchange_note(mailbox, make_copies(items, state)) == InventoryRequest(GOT, 0)
+    copies = make_copies(items, state, marks)
+    assert await exchange_note(mailbox, copies) == InventoryRequest(GOT, 0)
     await mailbox.process_note(Inventory(GOT, 0, ()).encode())
 
 
@@ -184,6 +198,17 @@ async def test_rebuilt_sos_rings_unless_its_kit_reports_closed(store: Store, sta
         # The SOS is sent only over free bearers.
         assert await alps.rows("SELECT 1 FROM delivery WHERE satellite_from IS NOT NULL") == []
         assert await alps.rows("SELECT 1 FROM webhook_delivery") == []
+
+
+async def test_rebuilt_sos_of_a_guest_keeps_its_mark(store: Store) -> None:
+    async with field_of(store) as alps:
+        guests, own = make_entries(1, 2, sos=True)
+        mark = Entry(guests.sequence, UnauthenticatedMark(), guests.time)
+        await return_items(alps, [guests, own], "open", [mark])
+        assert await alps.rows("SELECT source_sequence, unauthenticated FROM item ORDER BY id") == [
+            (1, 1),
+            (2, 0),
+        ]
 
 
 async def test_items_received_by_a_kit_are_rebuilt_under_their_numbers(store: Store) -> None:

@@ -87,6 +87,30 @@ async def test_relayed_sos_arrives_marked_as_unauthenticated(store: Store) -> No
         assert len(await alps.rows("SELECT id FROM item")) == 2
 
 
+@pytest.mark.parametrize("bearer", [Bearer.IP, Bearer.SATELLITE])
+async def test_sos_of_a_guest_at_a_linked_kit_is_unauthenticated(
+    store: Store, bearer: Bearer
+) -> None:
+    """The kit marks an SOS that it heard from an unauthenticated handheld."""
+    async with field(store) as alps:
+        guests = [HELP, Entry(HELP.sequence, UnauthenticatedMark(), TIME)]
+        own = Entry(7, Message("leg broken"), TIME, sos=True)
+        key = derive_key(MASTER, "MO") if bearer is Bearer.SATELLITE else None
+        for entries in (guests, [own]):
+            await alps.sends(CLEO, *entries, bearer=bearer, key=key)
+        marked = await alps.rows("SELECT source_sequence, unauthenticated FROM item ORDER BY id")
+        assert marked == [(6, 1), (7, 0)]
+        envelopes = await collect(alps.mailbox(ADA))
+        marks = [
+            entry.sequence
+            for envelope in envelopes
+            for entry in envelope.entries
+            if isinstance(entry.content, UnauthenticatedMark)
+        ]
+        assert (said(envelopes), len(marks)) == ([(CLEO, "help"), (CLEO, "leg broken")], 1)
+        assert await list_dead_letters(alps) == []
+
+
 def test_hook_and_webhook_get_the_mark_of_an_unauthenticated_sos(tmp_path: Path) -> None:
     """A real hub and a real kit run. The journal of a second agent simulates a stolen token."""
     database = str(tmp_path / "hub.sqlite3")

@@ -18,7 +18,7 @@ from fieldagent.agent.channels.contract import Outbox
 from fieldagent.agent.journal import outbound
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.journal.records import StoredPackage
-from fieldagent.agent.outbound.item_identity import make_entry
+from fieldagent.agent.outbound.item_identity import make_entry, make_marked_entries
 from fieldagent.package.package import IncidentState, IncidentUpdate, Item, Parcel
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.wire.backup_note import (
@@ -233,8 +233,8 @@ def _copy_sent(journal: Journal, place: int) -> Copy:
         or not _is_kept(package)
     ):
         return Copy(place, b"")
-    entry = make_entry(package)
-    body = encode([entry], origin=package.origin)
+    entry, *marks = make_marked_entries(package)
+    body = encode([entry, *marks], origin=package.origin)
     return Copy(
         place, body, _get_state(journal, package.origin, entry.sequence - entry.items_back, entry)
     )

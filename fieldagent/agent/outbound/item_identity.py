@@ -13,6 +13,7 @@ from fieldagent.wire.envelope import (
     Entry,
     Receipt,
     Report,
+    UnauthenticatedMark,
     compute_fragments_digest,
     compute_item_digest,
     encode,
@@ -25,6 +26,16 @@ def make_entry(stored_package: StoredPackage) -> Entry:
     number = stored_package.origin_sequence if stored_package.origin else stored_package.sequence
     dated = stored_package.accepted if stored_package.dated is None else stored_package.dated
     return make_numbered_entry(number, stored_package.package, dated, stored_package.back)
+
+
+def make_marked_entries(stored_package: StoredPackage) -> tuple[Entry, ...]:
+    """Return the entry, and for the SOS of an unauthenticated handheld the mark that tells the
+    hub so.
+    """
+    entry = make_entry(stored_package)
+    if not stored_package.is_unproved:
+        return (entry,)
+    return entry, Entry(entry.sequence, UnauthenticatedMark(), entry.time)
 
 
 def make_numbered_entry(

@@ -27,7 +27,7 @@ from fieldagent.agent.outbound.capacity import Capacity, TooLarge
 from fieldagent.agent.outbound.channel_limits import ChannelLimits
 from fieldagent.agent.outbound.channel_queue import ChannelQueue
 from fieldagent.agent.outbound.draft import Draft
-from fieldagent.agent.outbound.item_identity import make_entry, make_numbered_entry
+from fieldagent.agent.outbound.item_identity import make_marked_entries, make_numbered_entry
 from fieldagent.agent.outbound.piggyback import Piggyback, PiggybackEntries, RepeatedPacket
 from fieldagent.package.delivery import ChannelDelivery
 from fieldagent.package.package import Package, Status
@@ -157,6 +157,9 @@ class _NextPart:
     attempts: int
     undated: bool = False
     """True if the Package must not leave before its date is fixed."""
+    marks: tuple[Entry, ...] = ()
+    """Entries that tell the hub about the item. They are left out if they would cost a credit or
+    another transmission."""
 
 
 class Packing:
@@ -271,12 +274,8 @@ class Packing:
                 # The Package was accepted after `fix_dates`, so it is sent in a later transmission.
                 passed_over.append(key)
             elif not segments and len(candidate.body) <= fill_limit:
-                draft, origin, tries = (
-                    self._make_draft(candidate.origin),
-                    candidate.origin,
-                    candidate.attempts,
-                )
-                draft.begin(candidate.entry, candidate.body)
+                draft = self._begin_draft(candidate, capacity)
+                origin, tries = candidate.origin, candidate.attempts
                 alone = is_urgent and self._is_sent_alone(tries)
             elif not segments or not self._add_if_fitting(candidate, origin, draft, fill_limit):
                 passed_over.append(key)
@@ -384,6 +383,14 @@ class Packing:
             other = piggyback.find_joining()
         return PackedTransmission(body, [], PiggybackEntries()) if len(body) <= capacity else None
 
+    def _begin_draft(self, part: _NextPart, capacity: int) -> Draft:
+        draft = self._make_draft(part.origin)
+        draft.begin(part.entry, part.body)
+        if part.marks:
+            paid_bytes = self._limits.tariff.compute_paid_size(len(draft))
+            draft.add_all(part.marks, min(capacity, paid_bytes))
+        return draft
+
     def _add_if_fitting(
         self, candidate: _NextPart, sequence_owner: int, draft: Draft, capacity: int
     ) -> bool:
@@ -393,9 +400,9 @@ class Packing:
         lone = candidate.segment.sequence in self.queue.alone or candidate.origin != sequence_owner
         if candidate.segment.count > 1 or lone:
             return False
-        return draft.add(
-            candidate.entry,
-            min(capacity, self._limits.fill, self.capacity.compute_filled(draft.origin)),
+        limit = min(capacity, self._limits.fill, self.capacity.compute_filled(draft.origin))
+        return draft.add_all([candidate.entry, *candidate.marks], limit) or draft.add(
+            candidate.entry, limit
         )
 
     def _make_draft(self, origin: int) -> Draft:
@@ -410,14 +417,20 @@ class Packing:
         if self._prepared is not None and self._prepared.segment.sequence == sequence:
             return self._prepared
         package, tries = outbound.read_to_send(self._journal, self._channel, sequence)
-        entry = make_entry(package)
+        entry, *marks = make_marked_entries(package)
         entry_bytes = encode([entry], is_packed=self._limits.packs_text)
         draft = self._make_draft(package.origin)
         if len(entry_bytes) <= self.capacity.compute_whole(draft.origin):
             needs_no_route = self._key is None and not (package.origin or self._station)
             body = entry_bytes if needs_no_route else draft.encode_with(entry)
             self._prepared = _NextPart(
-                Segment(sequence), package.origin, entry, body, tries, package.undated
+                Segment(sequence),
+                package.origin,
+                entry,
+                body,
+                tries,
+                package.undated,
+                () if self._limits.shared else tuple(marks),
             )
             return self._prepared
         fragments = self.capacity.cut_into_fragments(entry, draft.origin)

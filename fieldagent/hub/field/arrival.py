@@ -28,6 +28,9 @@ class KitMessage:
     doubt_reason: str = ""
     """Reason why the sender is in doubt, or an empty text. If there is a doubt, the hub accepts
     only an SOS."""
+    unauthenticated: set[int] = field(default_factory=set)
+    """Numbers of the items that the device has marked: their sender is an unauthenticated handheld,
+    which the device has heard by radio."""
     revoked: float | None = None
     """Unix time when the device or the relaying device was revoked; None if neither is revoked."""
     items: int = 0

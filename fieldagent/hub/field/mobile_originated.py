@@ -82,6 +82,7 @@ from fieldagent.wire.envelope import (
     Report,
     RouteToHub,
     Unauthenticated,
+    UnauthenticatedMark,
     Unreadable,
     compute_item_digest,
     decode,
@@ -340,8 +341,14 @@ class MobileOriginatedReceiver:
         if not brought.doubt_reason:
             bearer = brought.bearer if brought.relaying is None else Bearer.RADIO
             contact.record_contact(db, brought.device.id, bearer, brought.now)
+        brought.unauthenticated = {
+            entry.sequence
+            for entry in envelope.entries
+            if isinstance(entry.content, UnauthenticatedMark)
+        }
         for entry in envelope.entries:
-            self._process_entry(db, entry, brought)
+            if not isinstance(entry.content, UnauthenticatedMark):
+                self._process_entry(db, entry, brought)
         if (
             brought.bearer is Bearer.SATELLITE
             and brought.relaying is None
@@ -461,13 +468,14 @@ class MobileOriginatedReceiver:
 
     def _make_posting(self, db: Db, entry: Entry, item: Item, brought: KitMessage) -> Posting:
         device = brought.device
+        is_doubtful = bool(brought.doubt_reason) or entry.sequence in brought.unauthenticated
         # The proof is valid whichever kit relays it, because no other kit can create it.
         is_proved_update = isinstance(item, IncidentUpdate) and is_proved(
             item, derive_proof_keys(db, device.id)
         )
         return replace(
             make_posting(device, entry, item, brought.now + self._time_to_live),
-            unauthenticated=bool(brought.doubt_reason) and not is_proved_update,
+            unauthenticated=is_doubtful and not is_proved_update,
             revoked=brought.revoked,
             estimate=_estimate_beside(item, brought),
         )

@@ -48,7 +48,14 @@ from fieldagent.wire.backup_note import (
     InventoryRow,
     ItemRequest,
 )
-from fieldagent.wire.envelope import Entry, Source, compute_fingerprint, decode, encode
+from fieldagent.wire.envelope import (
+    Entry,
+    Source,
+    UnauthenticatedMark,
+    compute_fingerprint,
+    decode,
+    encode,
+)
 from fieldagent.wire.errors import RemoteProtocolError
 from fieldagent.wire.incident_proof import is_proved
 
@@ -309,19 +316,31 @@ def enter_copy(db: Db, link: Rebuilding, copy: Copy, now: float) -> bool:
     if not envelope.entries or envelope.not_understood:
         return False
     entry, *other_entries = envelope.entries
+    details = [each.content for each in other_entries]
     if not isinstance(entry.content, Item) or isinstance(entry.content, Parcel):
         return False
     if link.page is not None and link.page.direction is Direction.SENT:
         device_of_origin = _find_device(db, link.device, envelope.origin)
+        is_marked = any(isinstance(each, UnauthenticatedMark) for each in details)
         return device_of_origin is not None and _enter_sent(
-            db, link, device_of_origin, entry, copy, row.at, now
+            db, link, device_of_origin, entry, is_marked, copy, row.at, now
         )
-    return _enter_received(db, link, entry, [e.content for e in other_entries], copy, row, now)
+    return _enter_received(db, link, entry, details, copy, row, now)
 
 
 def _enter_sent(
-    db: Db, link: Rebuilding, author: Device, entry: Entry, copy: Copy, at: float, now: float
+    db: Db,
+    link: Rebuilding,
+    author: Device,
+    entry: Entry,
+    is_marked: bool,
+    copy: Copy,
+    at: float,
+    now: float,
 ) -> bool:
+    """Store an item that the kit had sent. `is_marked` is true for an SOS of an unauthenticated
+    handheld.
+    """
     brings = author.id != link.device.id
     doubt = find_doubt(db, link.device, author, True) if brings else ""
     content = entry.content
@@ -331,13 +350,14 @@ def _enter_sent(
     if not _record_arrival(db, author.id, entry, at, bool(doubt)):
         return True
     if not doubt and (item := _find_item(db, author, entry)) is not None:
-        db.execute("UPDATE item SET unauthenticated = 0 WHERE id = ?", item)
+        db.execute("UPDATE item SET unauthenticated = ? WHERE id = ?", int(is_marked), item)
         return True
     is_proved_update = isinstance(content, IncidentUpdate) and is_proved(
         content, derive_proof_keys(db, author.id)
     )
     posting = make_posting(author, entry, content, at + link.keeping.time_to_live)
-    posting = replace(posting, unauthenticated=bool(doubt) and not is_proved_update)
+    is_doubtful = is_marked or bool(doubt)
+    posting = replace(posting, unauthenticated=is_doubtful and not is_proved_update)
     posting, _ = resolve_names(db, posting)
     is_closed = copy.state == "closed"
     item = ledger.enter_again(db, posting, at=at, now=now, is_closed=is_closed)

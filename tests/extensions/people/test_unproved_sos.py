@@ -23,7 +23,7 @@ from fieldagent.extensions.people.desk import Desk
 from fieldagent.extensions.people.toll import HandheldLimits
 from fieldagent.http.message import Request
 from fieldagent.package.package import Channel, IncidentState, IncidentUpdate, Message, Status
-from fieldagent.wire.envelope import Entry, derive_key, encode
+from fieldagent.wire.envelope import Entry, UnauthenticatedMark, derive_key, encode
 from tests import kit as kits
 from tests.extensions.people.test_desk import ADA, EVE, SETTINGS, Bench, bench
 from tests.kit import Kit
@@ -119,6 +119,38 @@ async def test_unproved_sos_without_any_affordable_channel_keeps_its_text(tmp_pa
         assert last.channels == frozenset()
         assert isinstance(last.item, Message)
         assert "leg 8 broken" in last.item.content
+
+
+@pytest.mark.parametrize(
+    ("channel", "is_marked"),
+    [(Channel.SATELLITE, True), (Channel.CELLULAR, True), (Channel.RADIO, False)],
+)
+async def test_unproved_sos_is_marked_for_the_hub(
+    tmp_path: Path, channel: Channel, is_marked: bool
+) -> None:
+    async with camp(tmp_path, also=(Channel.CELLULAR, Channel.RADIO)) as there:
+        await there.say("SOS x", EVE)
+        item, *marks = await there.kit.send(channel=channel)
+        assert item.sos and isinstance(item.content, Message)
+        assert [each.content for each in marks] == [UnauthenticatedMark()] * is_marked
+        await there.kit.post(message={"content": "leg broken"}, priority=100)
+        (own,) = await there.kit.send(channel=channel)
+        assert own.content == Message("leg broken"), "the kit's own SOS has no mark"
+
+
+async def test_mark_of_an_unproved_sos_is_left_out_if_it_would_cost_a_credit(
+    tmp_path: Path,
+) -> None:
+    marked = set()
+    for letters in range(0, 50, 5):
+        (home := tmp_path / str(letters)).mkdir()
+        async with camp(home) as there:
+            await there.say("SOS " + "y" * letters, EVE)
+            item, *marks = await there.kit.send()
+            tariff = there.kit.queues[Channel.SATELLITE].limits.tariff
+            assert get_spent_credits(there.kit) == tariff.compute_units(len(encode([item])))
+            marked.add(bool(marks))
+    assert marked == {True, False}
 
 
 @pytest.mark.parametrize("sender", SENDERS)
