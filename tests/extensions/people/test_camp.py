@@ -308,6 +308,37 @@ def test_sos_of_a_person_is_cancelled_only_by_its_sender(
 
 
 @pytest.mark.full
+def test_sos_of_a_guest_reaches_a_webhook_as_unauthenticated(tmp_path: Path) -> None:
+    """Over the kit's own link. An SOS of a user of the hub has no such mark."""
+    database = str(tmp_path / "hub.sqlite3")
+    administer(database, "init", "Alps")
+    hut = administer(database, "user", "add", "Hut")["id"]
+    device = administer(database, "device", "add", "kit", "--user", str(hut))
+    with ExitStack() as stack:
+        hooked = stack.enter_context(receiver())
+        hub_settings = {"database": database, "webhook-allow": "127.0.0.0/8"}
+        running = stack.enter_context(hub(folder(tmp_path / "hub"), hub_settings))
+        administer(database, "webhook", "add", hooked.url, "--untried")
+        by_ip: dict[str, str | None] = {
+            "hub-address": running.address,
+            "hub-token": device["hub-token"],
+            "mesh-join-code": "edelweiss",
+        }
+        kit = stack.enter_context(camp(tmp_path, by_ip, people=2))
+        ada, ben = kit.people
+        insists(ada, f"text {kit.number} join edelweiss", "This kit knows you now")
+        ben.type(f"text {kit.number} SOS leg broken")
+        ada.type(f"text {kit.number} SOS fallen into a crevasse")
+        until(lambda: len(posted(hooked)) == 2)
+        marks = [
+            (words, header.get("fieldagent-unauthenticated"))
+            for words, header in zip(posted(hooked), hooked.headers, strict=True)
+        ]
+        assert [mark for words, mark in marks if "leg broken" in words] == ["1"]
+        assert [mark for words, mark in marks if "crevasse" in words] == [None]
+
+
+@pytest.mark.full
 def test_shared_sos_stays_open_until_both_people_cancel(tmp_path: Path) -> None:
     settings = by_satellite(tmp_path, **{"mesh-join-code": "edelweiss"})
     with sky(tmp_path), camp(tmp_path, settings, people=2) as kit:
