@@ -25,7 +25,7 @@ from fieldagent.agent.journal import commands, incident, outbound, program_delta
 from fieldagent.agent.journal.commands import StoredCommand
 from fieldagent.agent.journal.records import StoredPackage
 from fieldagent.agent.modem_healing import make_healing
-from fieldagent.agent.outbound.channel_queue import ChannelQueue, hold_back, release_kind
+from fieldagent.agent.outbound.channel_queue import ChannelQueue
 from fieldagent.agent.outbound.outbox import ChannelOutbox
 from fieldagent.agent.outcomes import (
     OFFER,
@@ -278,7 +278,7 @@ async def hold_packages(context: CommandContext, command_record: StoredCommand) 
     await context.parts.journal.persist(commands.record_held_kind(kind, is_held=True))
     # List the Packages again, to include those that were posted in the meantime.
     queued = _list_queued_of_kind(context, queue, kind)
-    hold_back(queue, kind, queued)
+    queue.hold_back(kind, queued)
     return f"{kind} waits: {format_count(len(queued), 'Package')} now"
 
 
@@ -289,7 +289,7 @@ async def resume(context: CommandContext, command_record: StoredCommand) -> str:
     kind, queue = _find_kind_to_hold(context, command_record)
     await context.parts.journal.persist(commands.record_held_kind(kind, is_held=False))
     queued = _list_queued_of_kind(context, queue, kind)
-    release_kind(queue, kind, queued)
+    queue.release_kind(kind, queued)
     return f"{kind} goes again: {format_count(len(queued), 'Package')} now"
 
 

@@ -14,7 +14,6 @@ from math import inf
 import trio
 
 from fieldagent.agent.journal.records import EndedDelivery, Segment, StoredPackage
-from fieldagent.agent.outbound import queue as order
 from fieldagent.agent.outbound.burst import Bursts
 from fieldagent.agent.outbound.channel_limits import LIMITS
 from fieldagent.agent.outbound.queue import Queue
@@ -288,6 +287,45 @@ class ChannelQueue:
         self._sooner.set()
         self.wake()
 
+    def end_gathering(self) -> None:
+        """Make all Packages that wait to share a message due now, because a transmission is about
+        to leave.
+        """
+        for sequence in self.gathering - self.held:
+            self._queue.hasten(sequence)
+        self.gathering.clear()
+
+    def hold_back(self, kind: str, sequences: Iterable[int]) -> None:
+        """Hold back all later Packages of `kind`, and the Packages in `sequences`. A Package in
+        flight is held when its transmission is over.
+        """
+        self.held_kinds.add(kind)
+        for sequence in sequences:
+            if sequence in self._queue:
+                self.held.add(sequence)
+                self._queue.hold_until_hastened(sequence)
+        self.wake()
+
+    def release_kind(self, kind: str, sequences: Iterable[int]) -> None:
+        """Stop holding back Packages of `kind`, and release the Packages in `sequences`."""
+        self.held_kinds.discard(kind)
+        released = self.held.intersection(sequences)
+        self.held -= released
+        self.hasten(*released)
+
+    def try_again(self) -> None:
+        """Make all Packages that wait for a retry due now."""
+        tried, self.tried = self.tried, set()
+        self.hasten(*tried)
+
+    def compute_due_time(self, sequence: int) -> float:
+        """Return the time on trio's clock when the Package may leave. Return -inf if it may leave
+        at once or is in flight.
+        """
+        if sequence in self._queue.get_in_flight():
+            return -inf
+        return self._queue.compute_due_time(sequence)
+
 
 def _get_priority(stored_package: StoredPackage) -> int:
     """Return the priority in the queue: an SOS of the kit's own people goes before an SOS of
@@ -297,49 +335,3 @@ def _get_priority(stored_package: StoredPackage) -> int:
     if not package.urgent:
         return package.priority
     return SOS_PRIORITY if stored_package.is_of_others else max(package.priority, SOS_PRIORITY) + 1
-
-
-def end_gathering(queue: ChannelQueue) -> None:
-    """Make all Packages that wait to share a message due now, because a transmission is about to
-    leave.
-    """
-    for sequence in queue.gathering - queue.held:
-        queue._queue.hasten(sequence)
-    queue.gathering.clear()
-
-
-def hold_back(queue: ChannelQueue, kind: str, sequences: Iterable[int]) -> None:
-    """Hold back all later Packages of `kind`, and the Packages in `sequences`. A Package in flight
-    is held when its transmission is over.
-    """
-    queue.held_kinds.add(kind)
-    for sequence in sequences:
-        if sequence in queue:
-            queue.held.add(sequence)
-            queue._queue.hold_until_hastened(sequence)
-    queue.wake()
-
-
-def release_kind(queue: ChannelQueue, kind: str, sequences: Iterable[int]) -> None:
-    """Stop holding back Packages of `kind`, and release the Packages in `sequences`."""
-    queue.held_kinds.discard(kind)
-    released = queue.held.intersection(sequences)
-    queue.held -= released
-    queue.hasten(*released)
-
-
-def try_again(queue: ChannelQueue) -> None:
-    """Make all Packages that wait for a retry due now."""
-    tried, queue.tried = queue.tried, set()
-    queue.hasten(*tried)
-
-
-def compute_due_time(queue: ChannelQueue, sequence: int) -> float:
-    """Return the time on trio's clock when the Package may leave. Return -inf if it may leave at
-    once or is in flight.
-    """
-    return (
-        -inf
-        if sequence in queue.get_in_flight()
-        else order.compute_due_time(queue._queue, sequence)
-    )

@@ -22,7 +22,7 @@ from fieldagent.agent.journal.journal import Journal, Operation, combine_operati
 from fieldagent.agent.journal.records import DAMAGED_DELIVERY, EndedDelivery, Segment, Spent
 from fieldagent.agent.outbound.budget import Budget
 from fieldagent.agent.outbound.channel_limits import compute_price
-from fieldagent.agent.outbound.channel_queue import ChannelQueue, end_gathering, try_again
+from fieldagent.agent.outbound.channel_queue import ChannelQueue
 from fieldagent.agent.outbound.ending import Endings
 from fieldagent.agent.outbound.packing import Packing
 from fieldagent.agent.outbound.piggyback import Piggyback, PiggybackEntries
@@ -140,7 +140,7 @@ class ChannelOutbox:
     def load(self, capacity: int) -> Transmission | None:
         now = trio.current_time()
         if self._queue.find_foremost(now) is not None:
-            end_gathering(self._queue)
+            self._queue.end_gathering()
         first = self._queue.find_foremost(now)
         is_urgent = first is not None and self._queue.is_urgent(first)
         ordinary = self.budget.compute_affordable(capacity)
@@ -329,7 +329,7 @@ class ChannelOutbox:
         )
 
     def try_again(self) -> None:
-        try_again(self._queue)
+        self._queue.try_again()
 
     def compute_allowance(self, *, urgent: bool = False, mailbox: bool = False) -> int | None:
         # While an SOS waits for an answer, a mailbox check is urgent, because the answer ends the

@@ -156,7 +156,8 @@ class _NextPart:
     """Encoded envelope, or encoded entry, that contains only this part."""
     attempts: int
     undated: bool = False
-    """True if the Package must not leave before its date is fixed."""
+    """True if the Package was accepted after `fix_dates`, so that it waits for the next
+    transmission."""
     marks: tuple[Entry, ...] = ()
     """Entries that tell the hub about the item. They are left out if they would cost a credit or
     another transmission."""
@@ -270,19 +271,19 @@ class Packing:
             fill_limit = (
                 capacity if own else self._compute_fill_limit(draft, capacity, ordinary_bytes)
             )
-            if candidate.undated:
-                # The Package was accepted after `fix_dates`, so it is sent in a later transmission.
+            if segments:
+                fits = self._add_if_fitting(candidate, origin, draft, fill_limit)
+            else:
+                fits = not candidate.undated and len(candidate.body) <= fill_limit
+            if not fits:
                 passed_over.append(key)
-            elif not segments and len(candidate.body) <= fill_limit:
-                draft = self._begin_draft(candidate, capacity)
-                origin, tries = candidate.origin, candidate.attempts
-                alone = is_urgent and self._is_sent_alone(tries)
-            elif not segments or not self._add_if_fitting(candidate, origin, draft, fill_limit):
-                passed_over.append(key)
-            if passed_over and passed_over[-1] == key:
                 if not segments:
                     break
                 continue
+            if not segments:
+                draft = self._begin_draft(candidate, capacity)
+                origin, tries = candidate.origin, candidate.attempts
+                alone = is_urgent and self._is_sent_alone(tries)
             segments.append(candidate.segment)
             if candidate.segment.count > 1:
                 self.queue.bursts.start_segment(
@@ -398,7 +399,7 @@ class Packing:
         within the fill limit. Return True if it was added.
         """
         lone = candidate.segment.sequence in self.queue.alone or candidate.origin != sequence_owner
-        if candidate.segment.count > 1 or lone:
+        if candidate.undated or candidate.segment.count > 1 or lone:
             return False
         limit = min(capacity, self._limits.fill, self.capacity.compute_filled(draft.origin))
         return draft.add_all([candidate.entry, *candidate.marks], limit) or draft.add(

@@ -364,6 +364,16 @@ class Queue:
         for heap in (self._ready, self._delayed, self._expiries):
             heap.limit_size(live, DEAD_ENTRIES_SLACK)
 
+    def compute_due_time(self, key: int) -> float:
+        """Return the time when the Package may be sent, or -inf if it may be sent at once."""
+        entry = self._entries.get(key)
+        return -inf if entry is None else entry[_DUE_INDEX]
+
+    def get_sizes(self) -> Sizes:
+        """Return the sizes of all parts that grow with the number of waiting Packages."""
+        heaps = (self._ready, self._delayed, self._expiries)
+        return Sizes(len(self), tuple(len(heap) for heap in heaps))
+
 
 def _get_kind(entry: Entry | None) -> Kind | None:
     return None if entry is None else entry[_COLLAPSE]
@@ -388,15 +398,3 @@ def _merge_entries(new_entry: Entry, old_entry: Entry) -> Entry:
         expires,
         max(due, old_entry[_DUE_INDEX]),
     )
-
-
-def compute_due_time(queue: Queue, key: int) -> float:
-    """Return the time when the Package may be sent, or -inf if it may be sent at once."""
-    entry = queue._entries.get(key)
-    return -inf if entry is None else entry[_DUE_INDEX]
-
-
-def get_sizes(queue: Queue) -> Sizes:
-    """Return the sizes of all parts that grow with the number of waiting Packages."""
-    heaps = (queue._ready, queue._delayed, queue._expiries)
-    return Sizes(len(queue), tuple(len(heap) for heap in heaps))

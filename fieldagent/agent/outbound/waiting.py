@@ -12,7 +12,7 @@ from fieldagent.agent.channels.contract import LinkState
 from fieldagent.agent.journal import history
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.outbound.budget import format_utc_day
-from fieldagent.agent.outbound.channel_queue import ChannelQueue, compute_due_time
+from fieldagent.agent.outbound.channel_queue import ChannelQueue
 from fieldagent.agent.outbound.head_start import CHEAPER_FIRST_REASON, GATHERING_REASON
 from fieldagent.agent.outbound.outbox import ChannelOutbox
 from fieldagent.package.delivery import ChannelDelivery, encode_deliveries
@@ -112,7 +112,7 @@ class WaitReasons:
             return hindrance.reason, next_try
         if sequence in queue.held:
             return "the hub has ordered this kit to hold this kind of item", None
-        moment = compute_due_time(queue, sequence)
+        moment = queue.compute_due_time(sequence)
         if moment > self._steady:
             failed = history.read_last_failure(self._journal, sequence, channel)
             gathers = sequence in queue.gathering

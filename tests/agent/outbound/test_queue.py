@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from fieldagent.agent.outbound.lazy_heap import SWEEP_STEP_ENTRIES, SweptHeap
-from fieldagent.agent.outbound.queue import DEAD_ENTRIES_SLACK, Queue, get_sizes
+from fieldagent.agent.outbound.queue import DEAD_ENTRIES_SLACK, Queue
 
 
 def drain(queue: Queue, now: float = 0.0) -> list[int]:
@@ -285,7 +285,7 @@ class AgainstTheModel(RuleBasedStateMachine):
 
     @invariant()
     def stays_bounded(self) -> None:
-        size = get_sizes(self.queue)
+        size = self.queue.get_sizes()
         assert max(size.heaps) <= 2 * size.live + DEAD_ENTRIES_SLACK
 
 
@@ -297,7 +297,7 @@ def test_many_replacements_do_not_grow_heaps() -> None:
     queue = Queue()
     for key in range(10_000):
         queue.add(key, priority=10, collapse_key=1, expires=key + 100.0, due_time=5.0)
-    size = get_sizes(queue)
+    size = queue.get_sizes()
     assert size.live == 1
     assert max(size.heaps) <= 2 + DEAD_ENTRIES_SLACK
 
@@ -334,7 +334,7 @@ def test_clearing_long_queue_sweeps_heaps_in_small_steps(order: int) -> None:
         for key in keys:
             looks = 0
             queue.remove(key)
-            size = get_sizes(queue)
+            size = queue.get_sizes()
             assert max(size.heaps) <= 2 * size.live + DEAD_ENTRIES_SLACK
             assert looks <= len(size.heaps) * SWEEP_STEP_ENTRIES
     assert queue.find_foremost(10.0) is None
