@@ -494,10 +494,12 @@ def find_device_named(db: Db, workspace: int, name_or_id: str) -> int:
     of_workspace = "SELECT id, name, imei FROM device WHERE workspace = ? ORDER BY id"
     devices = db.execute(of_workspace, workspace)
     # Try a number as an id first, even if it is also the name of another device.
-    for column in range(3):
-        for row in devices:
-            if row[column] is not None and name_or_id == str(row[column]):
-                return int(row[0])
+    ids = {str(id_): id_ for id_, _, _ in reversed(devices)}
+    ids_by_name = {name: id_ for id_, name, _ in reversed(devices)}
+    ids_by_imei = {imei: id_ for id_, _, imei in reversed(devices)}
+    for ids_by_key in (ids, ids_by_name, ids_by_imei):
+        if name_or_id in ids_by_key:
+            return int(ids_by_key[name_or_id])
     raise Refused(
         sentence(
             "no device {named} is in that workspace; see `fieldagent hub device list`",

@@ -140,6 +140,26 @@ def claim(
 def _list_runs(
     db: Db, webhook: Webhook, lanes: Sequence[Lane], now: float, desk: str
 ) -> list[tuple[WebhookPost, ...]]:
+    runs, early = _choose_batches(db, webhook, lanes, now)
+    if not runs:
+        return []
+    items = [item for run in runs for batch in run for item in batch]
+    posts = _claim_posts(db, webhook, items, early, now, desk)
+    # Items behind the locked oldest item may have been deleted meanwhile.
+    post_runs = [
+        [[posts[item] for item in batch if item in posts] for batch in batches] for batches in runs
+    ]
+    if webhook.batch:
+        return [tuple(_combine(batch) for batch in run if batch) for run in post_runs]
+    return [tuple(post for batch in run for post in batch) for run in post_runs]
+
+
+def _choose_batches(
+    db: Db, webhook: Webhook, lanes: Sequence[Lane], now: float
+) -> tuple[list[list[list[int]]], set[int]]:
+    """Lock the oldest item of each lane. Return the items of each lane in batches, and the items
+    that are not due yet, whose requests probe the webhook.
+    """
     membership, items = make_membership(db, [lane.item for lane in lanes])
     # The process that locks the oldest item claims the lane.
     heads = db.execute(
@@ -150,7 +170,7 @@ def _list_runs(
         *items,
         now,
     )
-    claimed: list[list[list[int]]] = []
+    runs: list[list[list[int]]] = []
     early: set[int] = set()
     for first_item, sender, number, not_before in heads:
         members = _list_members(db, webhook, first_item, sender, number, now)
@@ -165,19 +185,22 @@ def _list_runs(
                 f" AND item IN ({make_marks(batch)})",
                 *(batch[0], webhook.id, *batch),
             )
-        claimed.append(batches)
+        runs.append(batches)
         if not_before > now:
             early.update(members)
-    if not claimed:
-        return []
-    membership, items = make_membership(
-        db, [item for run in claimed for batch in run for item in batch]
-    )
+    return runs, early
+
+
+def _claim_posts(
+    db: Db, webhook: Webhook, items: Sequence[int], early: set[int], now: float, desk: str
+) -> dict[int, WebhookPost]:
+    """Claim the items for this process, and return the request of each item."""
+    membership, parameters = make_membership(db, items)
     db.execute(
         "UPDATE webhook_delivery SET claimed_until = ?, claimed_by = ?,"
         " telling = CASE WHEN told < 0 THEN 0 ELSE steps END WHERE webhook = ?"
         f" AND item {membership}",
-        *(now + CLAIM_S, db.worker, webhook.id, *items),
+        *(now + CLAIM_S, db.worker, webhook.id, *parameters),
     )
     rows = db.execute(
         "SELECT item.id, item.request_id, item.sender, item.workspace, item.body, item.accepted,"
@@ -186,19 +209,11 @@ def _list_runs(
         " item.incident, d.telling, d.attempts FROM webhook_delivery d"
         f" JOIN item ON item.id = d.item WHERE d.webhook = ? AND d.item {membership}",
         webhook.id,
-        *items,
+        *parameters,
     )
     steps = list_reached(db, [item for item, *_, notification, _ in rows if notification])
     writer = _Writer(db, webhook, now, desk, early, steps)
-    posts = {row[0]: writer.post(row) for row in rows}
-    # Items behind the locked oldest item may have been deleted meanwhile.
-    runs = [
-        [[posts[item] for item in batch if item in posts] for batch in batches]
-        for batches in claimed
-    ]
-    if webhook.batch:
-        return [tuple(_combine(batch) for batch in run if batch) for run in runs]
-    return [tuple(post for batch in run for post in batch) for run in runs]
+    return {row[0]: writer.post(row) for row in rows}
 
 
 def _list_members(
