@@ -787,7 +787,7 @@ def test_added_passkey_signs_in_until_removed(tmp_path: Path) -> None:
         with authenticator(shown):
             sign_in_as_olga(shown)
             shown.get_by_role("link", name="Passkeys").click()
-            shown.get_by_label("Call this device").fill("Olga's phone")
+            shown.get_by_label("Name of this device").fill("Olga's phone")
             shown.get_by_role("button", name="Add a passkey").click()
             shown.get_by_text("Olga's phone, since").wait_for()
             assert browser.faults(shown) == []

@@ -294,7 +294,7 @@ function story(each, key) {
       const told = await call("GET", `/api/package/${each.id}`);
       lines.replaceChildren(...told.history.map(line => element("li", {}, time(line.at), " ",
         [term(line.channel), line.event].filter(Boolean).join(" "), line.detail ? `: ${line.detail}` : "",
-        line.times > 1 ? ` ${counted(line.times, "({n} time, last then)", "({n} times, last then)")}` : "")));
+        line.times > 1 ? ` ${counted(line.times, "({n} time; this is the last)", "({n} times; this is the last)")}` : "")));
     } catch (error) {
       lines.replaceChildren(element("li", {}, error.message));
     }

@@ -83,7 +83,7 @@ def _format_stations(stations: list[dict[str, Any]]) -> str:
 def _format_history_line(line: dict[str, Any]) -> str:
     event_text = " ".join(filter(None, [line["channel"], line["event"]]))
     detail = f": {line['detail']}" if line["detail"] else ""
-    times = f" ({line['times']} times, the last then)" if line["times"] > 1 else ""
+    times = f" ({line['times']} times; this is the last)" if line["times"] > 1 else ""
     return escape_line(f"{format_local_time(line['at'])}  {event_text}{detail}{times}")
 
 
