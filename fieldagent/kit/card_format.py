@@ -20,7 +20,7 @@ ADAPTER = "wlan0"
 CAMP = "192.168.4.1/24"
 """The kit's own address as an access point."""
 CAMP_NETWORK = "192.168.4.0/24"
-PORTAL = 9093
+PORTAL_PORT = 9093
 """Value of the agent's `page-portal-port`."""
 
 LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
@@ -245,7 +245,7 @@ _PORTAL = f"""\
 table ip kit {{
   chain portal {{
     type nat hook prerouting priority dstnat
-    iifname "{ADAPTER}" tcp dport 80 redirect to :{PORTAL}
+    iifname "{ADAPTER}" tcp dport 80 redirect to :{PORTAL_PORT}
   }}
 }}
 """

@@ -135,7 +135,7 @@ class Store:
         self.sessions: list[bool] = []
         self.fail: Exception | None = None
 
-    async def note_session(self, imei: str, *, fetched: bool) -> None:
+    async def record_modem_session(self, imei: str, *, fetched: bool) -> None:
         assert imei == IMEI
         self.sessions.append(fetched)
 
@@ -168,7 +168,7 @@ async def listening(store: Store, *allowed: str) -> AsyncIterator[Hub]:
     listeners = open_listeners(0, ["127.0.0.1"])
     networks = [ipaddress.ip_network(each) for each in allowed or ("127.0.0.0/8",)]
     async with trio.open_nursery() as nursery:
-        serving = partial(serve_directip, listeners, store.take_in, store.note_session)
+        serving = partial(serve_directip, listeners, store.take_in, store.record_modem_session)
         await nursery.start(partial(serving, allowed_networks=networks))
         yield Hub(get_port(listeners))
         nursery.cancel_scope.cancel()

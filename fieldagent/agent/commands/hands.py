@@ -26,7 +26,7 @@ class CommandContext:
     parts: Parts
     status: Callable[[], dict[str, Any]]
     """Returns the response to `GET /api/status`."""
-    trouble: Callable[[], str | None]
+    find_trouble: Callable[[], str | None]
     """Returns the problem of the whole agent, or None if the agent works."""
     log: RecentLog = field(default_factory=RecentLog)
     start_count: int = 0

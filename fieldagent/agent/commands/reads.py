@@ -13,7 +13,7 @@ from fieldagent.wire.command import Argument, get_answer_size
 
 def read_status(context: CommandContext, arguments: tuple[Argument, ...]) -> bytes:
     """Return the kit's condition in 32 bytes."""
-    answer, has_trouble = context.status(), context.trouble() is not None
+    answer, has_trouble = context.status(), context.find_trouble() is not None
     return kit_status.encode(
         make_status(context.settings, answer, context.start_count, trouble=has_trouble)
     )

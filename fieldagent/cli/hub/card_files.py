@@ -59,7 +59,7 @@ def make_card_files(arguments: argparse.Namespace) -> CardFiles:
     files[card_format.NAME] = _make_properties(arguments)
     if arguments.access_point:
         settings += [("page-listen", card_format.CAMP_NETWORK)]
-        settings += [("page-portal-port", str(card_format.PORTAL))]
+        settings += [("page-portal-port", str(card_format.PORTAL_PORT))]
     return CardFiles(files, settings, False)
 
 

@@ -40,7 +40,7 @@ class MessageReceiver(Protocol):
         """
 
 
-class NoteSession(Protocol):
+class RecordModemSession(Protocol):
     """Function of the hub that processes reports of sessions."""
 
     async def __call__(self, imei: str, *, fetched: bool) -> None:
@@ -166,7 +166,7 @@ class OperatorHost(NamedTuple):
     """Services that the hub offers to an operator that delivers MO messages."""
 
     take_in: MessageReceiver
-    note_session: NoteSession
+    record_modem_session: RecordModemSession
     note_fault: Note
     """Logs and counts a bug in the hub. The second argument describes what the hub was doing."""
     clock: Callable[[], float]

@@ -21,10 +21,10 @@ from fieldagent.hub.operator.contract import (
     FarModem,
     MessageReceiver,
     MoListener,
-    NoteSession,
     OperatorHost,
     OperatorKind,
     Own,
+    RecordModemSession,
     Verdict,
     count_nothing,
 )
@@ -135,7 +135,7 @@ good."""
 async def serve_directip(
     listeners: Sequence[socket.socket],
     take_in: MessageReceiver,
-    note_session: NoteSession,
+    record_modem_session: RecordModemSession,
     *,
     count_session: CountSession = count_nothing,
     allowed_networks: Sequence[Network] = LOOPBACK_NETWORKS,
@@ -146,7 +146,9 @@ async def serve_directip(
     confirms a message, the message is on disk. If the gateway gets no confirmation, it repeats the
     message. Closes `listeners`.
     """
-    door = _ConnectionLimit(take_in, note_session, count_session, allowed_networks, note_fault)
+    door = _ConnectionLimit(
+        take_in, record_modem_session, count_session, allowed_networks, note_fault
+    )
     served = [trio.SocketListener(trio.socket.from_stdlib_socket(each)) for each in listeners]
     with door.unproved.pace.measure_work():
         await trio.serve_listeners(door.enter, served, task_status=task_status)  # type: ignore[arg-type]
@@ -161,13 +163,13 @@ class _ConnectionLimit:
     def __init__(
         self,
         take_in: MessageReceiver,
-        note_session: NoteSession,
+        record_modem_session: RecordModemSession,
         count_session: CountSession,
         allowed_networks: Sequence[Network],
         note_fault: Note,
     ) -> None:
         self._take_in = take_in
-        self._note_session = note_session
+        self._record_modem_session = record_modem_session
         self._count_session = count_session
         self._note_fault = note_fault
         self._allowed = allowed_networks
@@ -259,7 +261,7 @@ class _ConnectionLimit:
             await self._take_in(message.imei, message.payload, _estimate(message))
         await self._count_session(message.imei, str(message.reference), len(message.payload or b""))
         if message.status in (SUCCESS_CODES, POOR_POSITION):
-            await self._note_session(message.imei, fetched=message.mtmsn != 0)
+            await self._record_modem_session(message.imei, fetched=message.mtmsn != 0)
 
 
 def _estimate(message: DirectIpMo) -> Estimate | None:
@@ -339,7 +341,7 @@ def _listen(settings: Own) -> MoListener | None:
         await serve_directip(
             sockets,
             host.take_in,
-            host.note_session,
+            host.record_modem_session,
             count_session=host.count_session,
             allowed_networks=settings["directip-allow"] or LOOPBACK_NETWORKS,
             note_fault=host.note_fault,

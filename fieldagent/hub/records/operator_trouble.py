@@ -17,7 +17,7 @@ from fieldagent.hub.records.ledger import Posting
 from fieldagent.hub.store.contract import Db
 from fieldagent.package.package import SOS_PRIORITY, Message
 
-ALARM = "operator"
+ALARM_KIND = "operator"
 """Kind of the alarm about an operator's account, in the table of incidents."""
 
 REASON_SQL = (
@@ -79,7 +79,7 @@ def _raise_once(db: Db, trouble: str, device: int, text: str, now: float) -> str
     ):
         return ""
     posting = Posting(workspace, member, Message(text), int(now), SOS_PRIORITY, alarm=True)
-    alarm = ledger.raise_alarm(db, posting, device, now, ALARM)
+    alarm = ledger.raise_alarm(db, posting, device, now, ALARM_KIND)
     db.execute(
         "UPDATE operator_trouble SET alarm = ? WHERE operator = ? AND workspace = ?",
         *(alarm, trouble, workspace),

@@ -80,7 +80,7 @@ def record_session(db: Db, device: int, fetched: bool, now: float) -> None:
 async def record_session_of_imei(
     store: Store, imei: str, *, fetched: bool, clock: Callable[[], float]
 ) -> None:
-    """Record a session of the modem with this IMEI. Implements `operator.NoteSession`. Most
+    """Record a session of the modem with this IMEI. Implements `operator.RecordModemSession`. Most
     sessions are of modems that need no ring alert.
     """
     alert_query = "SELECT device FROM ring_alert JOIN device ON device.id = device WHERE imei = ?"

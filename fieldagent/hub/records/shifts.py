@@ -22,7 +22,7 @@ from fieldagent.package.package import SOS_PRIORITY, Message
 from fieldagent.package.writing import format_clock_time
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
-ALARM = "watch"
+ALARM_KIND = "watch"
 """Kind of the alarm that no dispatcher is on watch, in the table of incidents."""
 ALARM_AFTER_S = 300.0
 """Seconds without a dispatcher on watch before the alarm."""
@@ -267,4 +267,4 @@ def _raise(db: Db, workspace: int, text: str, now: float) -> int | None:
         return None
     device, member = first[0]
     posting = Posting(workspace, member, Message(text), int(now), SOS_PRIORITY, alarm=True)
-    return ledger.raise_alarm(db, posting, device, now, ALARM)
+    return ledger.raise_alarm(db, posting, device, now, ALARM_KIND)

@@ -65,14 +65,14 @@ class Hub:
         self.taken.append((imei, body, unusable))
         self.where = estimate
 
-    async def note_session(self, imei: str, *, fetched: bool) -> None:
+    async def record_modem_session(self, imei: str, *, fetched: bool) -> None:
         pass
 
     async def count_session(self, imei: str, session: str, size: int) -> None:
         self.counted.append((imei, session, size))
 
     def lent(self) -> OperatorHost:
-        lent = self.take_in, self.note_session, log_fault, lambda: NOW, self.book
+        lent = self.take_in, self.record_modem_session, log_fault, lambda: NOW, self.book
         return OperatorHost(*lent, self.count_session)
 
 

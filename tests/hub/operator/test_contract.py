@@ -75,11 +75,13 @@ class Desk:
             raise self.fail
         self.taken.append((imei, body))
 
-    async def note_session(self, imei: str, *, fetched: bool) -> None:
+    async def record_modem_session(self, imei: str, *, fetched: bool) -> None:
         pass
 
     def lent(self) -> OperatorHost:
-        return OperatorHost(self.take_in, self.note_session, log_fault, lambda: NOW, Shelf())
+        return OperatorHost(
+            self.take_in, self.record_modem_session, log_fault, lambda: NOW, Shelf()
+        )
 
 
 async def check_operator(gateway: Gateway) -> None:

@@ -292,7 +292,7 @@ async def store_lingo(message: lingo.Lingo, topic: str, host: OperatorHost) -> N
     if message.body:
         estimate = None if message.location is None else Estimate(*message.location)
         await host.take_in(message.imei, message.body, estimate, unusable=fault)
-    await host.note_session(message.imei, fetched=False)
+    await host.record_modem_session(message.imei, fetched=False)
     if message.id:
         await host.count_session(message.imei, message.id, len(message.body))
         await host.book.record_message(message.id)

@@ -38,7 +38,7 @@ from fieldagent.package.package import SOS_PRIORITY, Message
 from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.sentence import sentence
 
-ALARM = "fence"
+ALARM_KIND = "fence"
 """Kind of the alarm about a crossing, in the table of incidents."""
 REPORTED_CROSSINGS = ("both", "enter", "leave")
 """Crossings that a fence can report."""
@@ -247,7 +247,7 @@ def _report_crossing(
     if incident is not None and incident.state != SosState.CLOSED:
         ledger.announce_addition(db, posting, position.device, incident.id, now)
         return incident.id
-    return ledger.raise_alarm(db, posting, position.device, now, ALARM)
+    return ledger.raise_alarm(db, posting, position.device, now, ALARM_KIND)
 
 
 def describe_crossing(name: str, position: KitPosition, crossing: Crossing, now: float) -> str:

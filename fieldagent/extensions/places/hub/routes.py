@@ -32,7 +32,7 @@ from fieldagent.package.package import SOS_PRIORITY, Message
 from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.sentence import sentence
 
-ALARM = "overdue"
+ALARM_KIND = "overdue"
 """Kind of the alarm about a route, in the table of incidents. A late check-in has the same kind."""
 DEFAULT_MARGIN_S = 1_800
 """Default margin, which is the number of seconds from the due time to the alarm."""
@@ -208,7 +208,7 @@ def check_overdue(db: Db, now: float) -> list[str]:
             f" {_describe_newest(place, now)}"
         )
         posting = Posting(workspace, member, Message(text), int(now), SOS_PRIORITY, alarm=True)
-        alarm = ledger.raise_alarm(db, posting, device, now, ALARM)
+        alarm = ledger.raise_alarm(db, posting, device, now, ALARM_KIND)
         db.execute("UPDATE route SET alarm = ? WHERE id = ?", alarm, id_)
         lines.append(f"{text} Alarm {alarm}; `fieldagent hub alarm show {alarm}`")
     return lines
