@@ -11,7 +11,6 @@ import json
 import zlib
 from collections.abc import Collection, Mapping, Sequence
 from functools import cache, partial
-from html import escape
 
 from fieldagent.http.languages import choose_language
 from fieldagent.http.message import Request, Response
@@ -186,6 +185,9 @@ def _read_content(package: str, name: str, early_texts: Pairs, parts: Pairs) -> 
 
         return reasons.translate_templates(name.removeprefix(_REASONS).removesuffix(".json"))
     content = read_data(package, name)
+    if early_texts:
+        # The tables of this module take 0.3 MB, and only a read page needs them.
+        from html import escape
     for text, replacement in early_texts:
         content = content.replace(text.encode(), escape(replacement).encode())
     return _add_texts(content, name, [each for _, each in parts]) if parts else content

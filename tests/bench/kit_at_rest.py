@@ -32,8 +32,8 @@ from fieldagent.agent.watchdog import INTERVALS_PER_DISK_PROOF
 from fieldagent.wire.kit_condition import UNKNOWN
 from tests.bench.process import (
     REST,
-    bare_memory,
     doings,
+    peer_memory,
     radio_node,
     resident,
     until_at_work,
@@ -342,7 +342,7 @@ def main() -> None:
         row("  memory, resident", kit.resident / (1 << 20), "", "MiB")
         row("  memory, its own share (PSS)", kit.own / (1 << 20), "", "MiB")
         if name == PAGE_OPEN:
-            row("  memory over bare trio and h11", kit.resident / bare_memory(), "<= 1.35")
+            row("  memory over that of its libraries", kit.resident / peer_memory(), "<= 1.35")
         row("  at the block device, between two proofs of the disk", kit.written, "<= 0", "B/m")
         busy = kit.processor * SLOWER + kit.wakeups * WAKEUP * HOUR
         energy = busy / HOUR * (BOARD_BUSY - BOARD_IDLE) * DAY / HOUR

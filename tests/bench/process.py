@@ -20,12 +20,13 @@ from tests.bench.size import build
 from tests.bench.table import row
 from tests.processes import MODULE, ZIPAPP, Agent, Hub, Running, administer, agent, hub, sky, until
 
+KIT_ZIPAPP = ZIPAPP.with_name("fieldagent-kit.pyz")
 ROUNDS = 7
 REST = 60.0
 """Seconds of the measurement of an idle agent."""
 
-_BARE = """
-import h11, trio
+_PEER = """
+import cbor2, h11, json, sqlite3, trio
 async def answer(stream):
     connection = h11.Connection(h11.SERVER)
     async with stream:
@@ -113,15 +114,21 @@ def memory(kit: Agent) -> int:
     return resident(kit.process.pid)
 
 
-def bare_memory() -> int:
-    with Running([sys.executable, "-c", _BARE], "http://127.0.0.1:") as bare:
-        return resident(bare.process.pid)
+def peer_memory() -> int:
+    """Return the memory of a bare HTTP server that has loaded the libraries of an agent."""
+    with Running([sys.executable, "-c", _PEER], "http://127.0.0.1:") as peer:
+        return resident(peer.process.pid)
 
 
 @contextmanager
 def satellite_only() -> Iterator[Agent]:
-    """Yield an agent with a modem."""
-    with tempfile.TemporaryDirectory() as name, sky(home := Path(name)), agent(home) as kit:
+    """Yield an agent with a modem, from the program that a kit installs."""
+    command = [sys.executable, str(KIT_ZIPAPP)]
+    with (
+        tempfile.TemporaryDirectory() as name,
+        sky(home := Path(name)),
+        agent(home, command=command) as kit,
+    ):
         kit.expect("answers on")
         yield kit
 
@@ -203,12 +210,13 @@ def _imports(paths: list[str]) -> float:
 
 
 def main() -> None:
-    bare = bare_memory()
+    build("--kit")
+    peer = peer_memory()
     with satellite_only() as kit, all_channels() as (with_all, above):
         alone, linked = memory(kit), memory(with_all)
         idle, hub_on_sqlite = at_rest(kit.process.pid, above.process.pid)
-    row("idle memory over bare trio and h11, satellite only", alone / bare, "<= 1.25")
-    row("  with all channels", linked / bare, "<= 1.33")
+    row("idle memory over that of its libraries, satellite only", alone / peer, "<= 1.3")
+    row("  with all channels, from source", linked / peer, "<= 1.33")
     row("wakeups of an idle agent", idle.wakeups, "<= 0.1", "/s")
     row("  it writes", idle.written, "<= 0", "B/h")
     row("wakeups of a hub on SQLite with one link", hub_on_sqlite.wakeups, "<= 0.2", "/s")

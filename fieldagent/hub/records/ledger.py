@@ -270,16 +270,14 @@ def record_earlier_delivery(db: Db, item: int, device: int, sequence: int, at: f
     )
 
 
-_LANE_SQL = (
-    "CASE WHEN item.sos > 0 THEN -item.id ELSE coalesce(item.source_device, item.sender) END"
-)
+_LANE = "CASE WHEN item.sos > 0 THEN -item.id ELSE coalesce(item.source_device, item.sender) END"
 
 
 def post_again(db: Db, now: float) -> int:
     """Send restored items to webhooks. Return the number of queued webhook requests."""
     posts = db.execute(
         "INSERT INTO webhook_delivery (webhook, item, sender, state, not_before)"
-        f" SELECT webhook.id, item.id, {_LANE_SQL},"
+        f" SELECT webhook.id, item.id, {_LANE},"
         " 'waiting', ? FROM item JOIN webhook ON webhook.workspace = item.workspace"
         " WHERE item.restored IS NOT NULL AND item.source_device IS NOT NULL"
         " AND webhook.disabled IS NULL AND webhook.after = 0"
@@ -564,7 +562,7 @@ def _queue_step_posts(db: Db, items: Collection[int]) -> None:
     state_condition = "webhook_delivery.state = 'handed'"
     rows = db.execute(
         "INSERT INTO webhook_delivery (webhook, item, sender, state, steps, told)"
-        f" SELECT webhook.id, item.id, {_LANE_SQL},"
+        f" SELECT webhook.id, item.id, {_LANE},"
         " 'waiting', 1, 0 FROM item JOIN webhook ON webhook.workspace = item.workspace"
         f" WHERE item.id {membership} AND webhook.steps = 1 AND webhook.disabled IS NULL"
         " ON CONFLICT (webhook, item) DO UPDATE SET steps = webhook_delivery.steps + 1,"
