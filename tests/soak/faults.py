@@ -40,7 +40,7 @@ async def plague(world: World, ledger: Ledger, hurry: float) -> None:
         faults: dict[str, tuple[float, Callable[[], Awaitable[None]]]] = {
             "agents killed": (20, partial(_kill_agent, world.kits[-1])),
             "hubs killed": (20, partial(_kill_hub, world)),
-            "database restarted": (60, partial(in_thread, world.server.restart)),
+            "database restarted": (60, partial(in_thread, world.restart_database)),
             "database connections cut": (20, partial(_cut_database, world)),
             "links cut": (10, partial(_cut, world)),
             "radio nodes gone or reset": (20, partial(_disturb_air, world, chance)),
@@ -69,7 +69,7 @@ async def _kill_hub(world: World) -> None:
 
 async def _cut_database(world: World) -> None:
     # A starting server has no connection to cut.
-    with suppress(psycopg.OperationalError):
+    with world.hooked.note_outage(), suppress(psycopg.OperationalError):
         await in_thread(cut_off, world.database)
 
 

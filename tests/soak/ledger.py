@@ -5,6 +5,8 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,7 +16,7 @@ from fieldagent.extensions.lab.simulator.mt_queue import MtQueue
 from tests.hub.test_journey import Receiver
 
 INTERRUPTED = 5.0
-"""Seconds before a sender's kill in which a post may not have been stored."""
+"""Seconds within which a sender stores the result of a post while its database answers."""
 
 
 def texts(body: Any) -> list[str]:
@@ -89,21 +91,42 @@ class Above:
 
 @dataclass
 class Post:
-    """A hook's receiver, and the times of kills of its sender."""
+    """A hook's receiver, and the times of its sender's kills and its database's outages."""
 
     name: str
     receiver: Receiver
     killed: list[float] = field(default_factory=list)
+    outages: list[tuple[float, float]] = field(default_factory=list)
+    """Begin and end of each outage of the sender's database."""
 
     def note_kill(self) -> None:
         self.killed.append(time.monotonic())
+
+    @contextmanager
+    def note_outage(self) -> Iterator[None]:
+        """Note that the sender's database is out of reach inside the block."""
+        begin = time.monotonic()
+        try:
+            yield
+        finally:
+            self.outages.append((begin, time.monotonic()))
+
+    def is_interrupted(self, at: float) -> bool:
+        """Return True if the sender was killed before it had certainly stored the result of its
+        post at that time. It stores the result as soon as its database answers again.
+        """
+        stored = at + INTERRUPTED
+        for begin, end in sorted(self.outages):
+            if begin <= stored and at <= end:
+                stored = max(stored, end + INTERRUPTED)
+        return any(at <= kill <= stored for kill in self.killed)
 
     def arrived(self) -> Counter[str]:
         return Counter(text for body in [*self.receiver.got] for text in texts(body))
 
     def twice(self) -> tuple[list[str], list[str]]:
         """Return items that arrived more than once: without a reason, and with a kill of the sender
-        before the earlier post was certainly stored.
+        before it had certainly stored the result of the earlier post.
         """
         times: dict[str, list[float]] = {}
         for body, at in zip([*self.receiver.got], [*self.receiver.times], strict=False):
@@ -113,6 +136,5 @@ class Post:
         interrupted: list[str] = []
         for text, came in times.items():
             for at in came[:-1]:
-                known = any(0 <= kill - at <= INTERRUPTED for kill in self.killed)
-                (interrupted if known else unexplained).append(text)
+                (interrupted if self.is_interrupted(at) else unexplained).append(text)
         return unexplained, interrupted

@@ -107,7 +107,8 @@ class World:
         return programs
 
     def restart_database(self) -> None:
-        self.server.restart()
+        with self.hooked.note_outage():
+            self.server.restart()
 
 
 @contextmanager
