@@ -40,6 +40,8 @@ class FlightRecorder:
         self.ring = ring
         self.kind = kind
         """Name of the line's protocol, for `mask`."""
+        self.baud = 0
+        """Baud rate at which the port was last opened. 0: the port was not opened yet."""
         self._records: deque[TraceRecord] = deque()
         self._size = 0
         self._newest_on_disk = -inf
@@ -49,6 +51,7 @@ class FlightRecorder:
 
     def begin(self, path: str, baud: int) -> None:
         """Record that the port was opened, with its path and its baud rate."""
+        self.baud = baud
         self.record_event(f"opened {path} at {baud}")
 
     def record_sent(self, data: bytes) -> None:

@@ -18,6 +18,7 @@ import trio
 from fieldagent.agent.channels.contract import ChannelLink
 from fieldagent.agent.channels.gpio import GpioInput, GpioLine, find_chip
 from fieldagent.agent.channels.healing import STEPS_AN_HOUR, Healing, HealingLadder, HealingStep
+from fieldagent.agent.channels.serial_port import PortLost, open_serial
 from fieldagent.system.finding import Finding
 from fieldagent.system.folder import replace_file
 from fieldagent.system.process_group import end_group
@@ -67,6 +68,11 @@ SLEEP_LOW_S = 5.0
 """Seconds that the sleep pin is low, and that a USB port is off."""
 ROCKBLOCK_OFF, ROCKBLOCK_FOLLOWS = 2.0, 10.0
 """Seconds that a RockBLOCK is off, and the longest time in seconds until I_BTD follows I_EN."""
+FLUSH_COMMANDS = {"sbd": b"AT*F\r"}
+"""Commands that make a modem finish its writes to its memory, by the protocol of the line (9602
+developer's guide 3.2.4)."""
+FLUSH_TIMEOUT_S = 5.0
+"""Seconds to wait for the result of such a command. A modem that hangs does not answer."""
 USB_DEVICES = Path("/sys/bus/usb/devices")
 TTYS = Path("/sys/class/tty")
 
@@ -136,6 +142,10 @@ class Healer:
         if step.kind == "dtr":
             await trio.to_thread.run_sync(_drop_dtr, self._healing.port)
             return
+        # After this command, the modem needs the new start that only a sleep pin surely causes.
+        flush = FLUSH_COMMANDS.get(self._link.recorder.kind)
+        if flush and step.kind == "gpio" and check_step(self._healing, step).good:
+            await self._flush(flush)
         argument = step.where
         if step.kind == "usb":
             # Use the device's path in /sys, because the port does not lead to the device while the
@@ -153,6 +163,18 @@ class Healer:
             self._off.unlink(missing_ok=True)
             raise
         self._off.unlink(missing_ok=True)
+
+    async def _flush(self, command: bytes) -> None:
+        """Send the command, and wait at most FLUSH_TIMEOUT_S for its result."""
+        recorder, answer = self._link.recorder, b""
+        with trio.move_on_after(FLUSH_TIMEOUT_S), suppress(PortLost):
+            async with open_serial(self._healing.port, recorder.baud, recorder) as line:
+                await line.write(command)
+                while b"OK" not in answer and not answer.endswith(b"0\r"):
+                    answer += await line.read()
+                log.info("the %s modem has finished its writes", self._healing.channel)
+                return
+        log.info("the %s modem does not answer %s", self._healing.channel, command.decode().strip())
 
     async def _switch_on_again(self) -> None:
         """Switch on a device that an unfinished step has switched off. A step is unfinished if the

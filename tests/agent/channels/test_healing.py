@@ -33,7 +33,7 @@ from fieldagent.system.properties import WrongProperty
 from tests.breaking import Put, environment, until
 from tests.hub.memory_mailbox import TOKEN
 from tests.machine import tool
-from tests.processes import MODULE, PATIENCE, agent, free_port, sky
+from tests.processes import MODULE, PATIENCE, Running, agent, free_port, sky
 
 DTR, PIN, USB, COMMAND = read_steps("dtr gpio:17,usb command")
 
@@ -211,6 +211,48 @@ def test_gpio_step_needs_chip_name_on_other_machines(tmp_path: Path, chip: Path)
     done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **variables})
     assert "name one, gpio:gpiochip0/17" in done.stderr
     assert not (tmp_path / "log").exists()
+
+
+FLUSHED = """
+import logging, sys, trio
+from pathlib import Path
+from fieldagent.agent.channels import gpio, healing_steps
+from fieldagent.agent.channels.contract import ChannelLink
+from fieldagent.agent.channels.healing import Healing, read_steps
+from fieldagent.agent.channels.sbd_modem import open_modem
+home, port = Path(sys.argv[1]), sys.argv[2]
+gpio.DEVICE_FOLDER, healing_steps.SLEEP_LOW_S = home, 0.01
+healing_steps.FLUSH_TIMEOUT_S = float(sys.argv[3])
+logging.basicConfig(level="INFO")
+link = ChannelLink()
+healing = Healing("satellite", port, read_steps("gpio:17"), None, silent=0.0)
+async def main():
+    async with open_modem(port, 19200, link):
+        print("open", flush=True)
+        await trio.to_thread.run_sync(sys.stdin.readline)
+    link.away_since = trio.current_time()
+    await healing_steps.Healer(healing, link, home, lambda: 5000.0).run_due_step()
+trio.run(main)
+"""
+
+
+@pytest.mark.parametrize("hangs", [False, True])
+def test_sbd_modem_finishes_its_writes_before_its_sleep_pin_is_set_low(
+    tmp_path: Path, chip: Path, hangs: bool
+) -> None:
+    """A modem that hangs is switched off too."""
+    (tmp_path / "gpiochip0").touch()
+    done = tmp_path / "log"
+    variables = {"LD_PRELOAD": str(chip), "GPIO_LOG": str(done), "GPIO_LABEL": gpio.PI_CHIPS[0]}
+    with sky(tmp_path) as simulator:
+        port, patience = str(tmp_path / "modem"), "0.5" if hangs else str(PATIENCE)
+        command = [sys.executable, "-c", FLUSHED, str(tmp_path), port, patience]
+        with Running(command, "open", **variables) as healer:
+            simulator.type(f"hang {'on' if hangs else 'off'}")
+            simulator.expect("answers nothing" if hangs else "answers again")
+            healer.type("go")
+            healer.expect("does not answer AT*F" if hangs else "modem has finished its writes")
+            until(lambda: done.exists() and done.read_text() == "low 17\nhigh 1\n")
 
 
 ROCKBLOCK = """

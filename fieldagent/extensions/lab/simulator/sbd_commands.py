@@ -198,7 +198,7 @@ def _begin_session(command: AtCommand) -> AtAnswer:
 
 _LINE_SETTING = r"([EVQ]|&D|&K)([0-4])"
 _COMMANDS: tuple[tuple[str, Callable[[AtCommand], AtAnswer]], ...] = (
-    (r"", _answer_ok),
+    (r"|\*F", _answer_ok),
     (rf"(?:{_LINE_SETTING})+", _set_line),
     (r"-MSSTM", _answer_time),
     (r"\+CGSN|\+GSN|I4", _answer_imei),
