@@ -8,6 +8,9 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 
 from version import write_into
@@ -138,6 +141,19 @@ sys.exit(main())
 """
 
 """Contents of `__main__.py`. It prefers the compiled code of `bytecode.py`."""
+
+
+@contextmanager
+def show_steps(target: Path, total: int) -> Iterator[Callable[[], None]]:
+    """Show the progress of a build with `total` steps. The function in the context is called before
+    each step.
+    """
+    sys.path.append(str(ROOT))
+    from fieldagent.system.progress import Progress
+
+    done = count()
+    with Progress(f"building {target.name}", "steps", at_once=True) as progress:
+        yield lambda: progress.show(next(done), total)
 
 
 def install(tree: Path) -> None:

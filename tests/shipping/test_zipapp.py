@@ -8,6 +8,7 @@ import json
 import marshal
 import os
 import pkgutil
+import pty
 import re
 import shutil
 import subprocess
@@ -82,6 +83,26 @@ def isolated(
 
 def test_zipapp_stays_below_its_size_limit(zipapp: Path) -> None:
     assert zipapp.stat().st_size < MOST_BYTES["all"]
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(("name", "steps"), [("zipapp", 4), ("deb", 5)])
+def test_build_shows_its_steps_as_a_bar_on_a_terminal(
+    tmp_path: Path, name: str, steps: int
+) -> None:
+    ours, theirs = pty.openpty()
+    try:
+        command = [ROOT / "build" / name, tmp_path / "made"]
+        subprocess.run(command, stdout=subprocess.DEVNULL, stderr=theirs, check=True)
+        shown = os.read(ours, 4096).decode()
+    finally:
+        os.close(theirs)
+        os.close(ours)
+    bars = re.findall(rf"\[(#*)\.*\] building made: (\d) of {steps} steps", shown)
+    # A short step may end before the next drawing.
+    assert bars[0] == ("", "0") and len(bars) > 2
+    assert all(bar == "#" * (30 * int(done) // steps) for bar, done in bars)
+    assert shown.endswith("\r\x1b[K")
 
 
 @pytest.mark.full
