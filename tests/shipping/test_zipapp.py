@@ -110,6 +110,9 @@ def test_kit_zipapp_is_smaller_and_delivers(tmp_path: Path) -> None:
     """The kit's zipapp contains no hub and no simulator, and says so when they are requested."""
     kit = build(tmp_path / "kit.pyz", "--kit")
     assert kit.stat().st_size < MOST_BYTES["kit"]
+    page = (ROOT / "docs/how-to/install.md").read_text()
+    (size,) = re.findall(r"without the hub \(([\d.]+) MB\)", page)
+    assert kit.stat().st_size / 1e6 == pytest.approx(float(size), rel=0.05)
     with sky(tmp_path), agent(tmp_path, command=[sys.executable, "-I", "-S", str(kit)]) as running:
         assert running.post("Camp reached").body["status"] == "Delivered"
         assert running.call("GET", "/openapi.json").body == agent_description.describe()
