@@ -22,6 +22,7 @@ import yaml
 from fieldagent.hub.settings import ENVIRONMENT, load_settings
 from fieldagent.system.environment_settings import get_variables
 from tests import offline
+from tests.debian_thirteen import DebianThirteen
 from tests.hub.conftest import postgres
 from tests.machine import tool, unavailable
 from tests.other_user import PACKAGES, open_place, python
@@ -124,6 +125,37 @@ def test_compose_file_refers_only_to_defined_objects() -> None:
     assert get_last_argument("VOLUME") == image_environment()["STATE_DIRECTORY"]
     assert hub["read_only"] and hub["cap_drop"] == ["ALL"]
     assert get_last_argument("USER") != "root"
+
+
+COMPOSE = """
+cd /srv/with
+docker-compose config --quiet 2>&1 | grep 'set it in .env'
+printf 'HUB_NAME=hub.ex\\nADMINISTRATOR=olga@example.org\\n' >.env
+docker-compose config --format json
+"""
+
+
+@pytest.mark.full
+def test_docker_compose_reads_the_same_services(tmp_path: Path) -> None:
+    """Docker Compose is in Debian 13. It reads the file without a container engine."""
+    there = DebianThirteen("compose")
+    there.install("apt-get update -q; apt-get install -qy --no-install-recommends docker-compose")
+    (tmp_path / "compose.yaml").write_bytes((ROOT / "compose.yaml").read_bytes())
+    done = subprocess.run(
+        there.make_command(COMPOSE, "--with", str(tmp_path)),
+        capture_output=True,
+        text=True,
+        env={**os.environ, **there.environment},
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    complaint, _, described = done.stdout.partition("{")
+    assert "is missing a value: set it in .env" in complaint
+    services, ours = json.loads("{" + described)["services"], compose()["services"]
+    assert services.keys() == ours.keys()
+    for name, service in services.items():
+        for member in ("command", "environment", "read_only", "cap_drop"):
+            assert service.get(member) == ours[name].get(member), (name, member)
+    assert services["hub"]["depends_on"]["tables"]["condition"] == "service_completed_successfully"
 
 
 @pytest.mark.full
