@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from datetime import UTC, datetime
 from typing import Any
 
@@ -20,6 +22,7 @@ from fieldagent.extensions.people.aprs_wire import (
 )
 from fieldagent.wire.ax25 import Callsign, Frame, parse_callsign
 from fieldagent.wire.errors import LocalProtocolError, RemoteProtocolError
+from tests.public_data import fetch_debian_source, read_files
 
 KNOT = 1852 / 3600
 
@@ -78,6 +81,39 @@ def _check_agree(ours: float | None, theirs: Any) -> None:
 )
 def test_positions_are_read_as_by_aprslib(line: str) -> None:
     check_agrees_with_aprslib(line)
+
+
+PUBLIC_LINE = re.compile(
+    r"[\"\n ]([A-Z0-9]{3,6}(?:-\d{1,2})?>[A-Z0-9]{3,6}(?:,[A-Z0-9]+(?:-\d{1,2})?\*?)*"
+    r":[^\"\\\r\n]+)[\"\n]"
+)
+"""A line of APRS in a source or a document, without escapes of C."""
+
+
+@pytest.mark.full
+def test_lines_in_the_sources_of_dire_wolf_are_read_as_by_aprslib() -> None:
+    """Positions and messages are compared. The other lines are of types that we ignore, or of none,
+    such as lines of Dire Wolf's tests for digipeaters.
+    """
+    files = read_files(fetch_debian_source("direwolf", "bookworm"), r"\.(c|txt|1)$")
+    lines = {
+        line for each in files.values() for line in PUBLIC_LINE.findall(each.decode("latin-1"))
+    }
+    counts: Counter[str] = Counter()
+    for line in sorted(lines):
+        try:
+            theirs = aprslib.parse(line)
+        except (aprslib.ParseError, aprslib.UnknownFormat):
+            counts["not read by aprslib"] += 1
+            continue
+        if theirs["format"] in ("uncompressed", "compressed", "mic-e"):
+            check_agrees_with_aprslib(line)
+        elif theirs["format"] == "message" and "message_text" in theirs:
+            what = read_tnc2_line(line).what
+            assert isinstance(what, AprsMessage), line
+            assert (what.to, what.text) == (theirs["addresse"], theirs["message_text"]), line
+        counts[theirs["format"]] += 1
+    assert (counts["uncompressed"], counts["mic-e"], counts["message"]) == (16, 13, 7), counts
 
 
 def test_course_speed_and_altitude_are_read() -> None:
