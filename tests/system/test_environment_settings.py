@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -9,6 +11,8 @@ import pytest
 from fieldagent.agent import settings as agent
 from fieldagent.hub import settings as hub
 from fieldagent.system.properties import InvalidSettings
+from tests.processes import MODULE, PATIENCE, free_port
+from tests.processes import hub as running_hub
 
 
 def test_environment_variable_overrides_the_settings_file(tmp_path: Path) -> None:
@@ -79,3 +83,30 @@ def test_unknown_variable_or_value_is_reported_by_its_name(
         hub.load_settings(None, environ=environ)
     (line,) = refused.value.faults
     assert line.startswith(f"{variable}: ") and fault in line
+
+
+def test_programs_name_the_variables_that_replace_settings_without_values(tmp_path: Path) -> None:
+    """`fieldagent check` shows them for the agent, and the log at the start for the hub."""
+    token = tmp_path / "token"
+    token.write_text("ab" * 32)
+    settings = tmp_path / "agent.properties"
+    settings.write_text(f"state-directory={tmp_path}\nhub-address=http://127.0.0.1:{free_port()}\n")
+    environ = {"FIELDAGENT_AGENT_HUB_TOKEN_FILE": str(token)}
+    done = subprocess.run(
+        [*MODULE, "check", "--config", str(settings)],
+        capture_output=True,
+        text=True,
+        env={**os.environ, **environ},
+        timeout=PATIENCE,
+    )
+    assert (
+        "the settings are understood; these variables replace settings of the file:"
+        " FIELDAGENT_AGENT_HUB_TOKEN_FILE\n"
+    ) in done.stdout
+    assert "abab" not in done.stdout + done.stderr
+    variable = {"FIELDAGENT_HUB_MAP_ATTRIBUTION": "Alps"}
+    with running_hub(
+        tmp_path, {"database": str(tmp_path / "hub.sqlite3")}, MODULE, **variable
+    ) as it:
+        log = "\n".join(it.output())
+    assert "these variables replace settings of the file: FIELDAGENT_HUB_MAP_ATTRIBUTION" in log
