@@ -256,7 +256,11 @@ class Rounds:
         elif not item.brought_by and item.hub_tries >= PROBES_MAX and new_item.hops <= item.hops:
             # Ask neighbours again only if the request came over as few transmissions as the item.
             # Otherwise two stations would restart each other's requests forever.
-            item.hub_tries, item.hub_due = 0, now + 2 + 4 * self._random()
+            # Without a key, the sender of an SOS requests a relay about six times an hour, so one
+            # request of ours is enough for each of its requests.
+            is_frequent = item.entry.sos and not self._proves()
+            item.hub_tries = PROBES_MAX - 1 if is_frequent else 0
+            item.hub_due = now + 2 + 4 * self._random()
 
     def _wait_to_gather(self, now: float) -> None:
         """Delay our next packet in a dense network, because another station has just repeated
@@ -507,7 +511,10 @@ class Rounds:
     ) -> list[RepeatedPacket]:
         sos, number = item.entry.sos, item.entry.sequence
         entries: list[Entry] = []
-        if asks_station or (sos and item.is_for_hub and not item.brought_by):
+        # Each request makes other kits ask, too. So the later repeats of an SOS whose
+        # acknowledgements can be forged contain a request only if it is due.
+        is_extra = self._can_be_forged(item) and item.attempts > SOS_ALONE
+        if asks_station or (sos and item.is_for_hub and not (item.brought_by or is_extra)):
             request = self._piggyback.make_relay_request(
                 sos=sos, excluded={item.station, *item.asked_neighbours}
             )
