@@ -12,8 +12,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from fieldagent.agent import settings as agent
-from fieldagent.agent.kit_part import list_part_keys
-from fieldagent.agent.radios.registry import RADIOS, load_radio
+from fieldagent.agent.kit_part import get_device_parts, list_part_keys
 from fieldagent.agent.satellites.registry import get_modems as modem_names
 from fieldagent.agent.satellites.registry import load_modem
 from fieldagent.hub import settings as hub
@@ -145,12 +144,19 @@ def _facts(facts: Mapping[str, str]) -> str:
 
 def radios() -> str:
     """Return the available radios as a table, and the settings of all as another one."""
-    kinds = [load_radio(name) for name in RADIOS]
+    kinds = [
+        part.load_kind(name)
+        for part in get_device_parts().values()
+        if part.load_kind
+        for name in part.kinds
+    ]
     rows = [
         f"| `{kind.name}` | {kind.description} | {_names(kind.needs)} | {_facts(kind.facts)} |"
         for kind in kinds
     ]
     keys = [key for kind in kinds for key in kind.keys]
+    if not kinds:
+        return ""
     return RADIO_HEAD + "\n".join(rows) + "\n" + table(keys, {})
 
 

@@ -106,9 +106,7 @@ INSIDE = {
             "radios",
             "satellites",
             "kit_part",
-            "air_settings",
             "satellite_settings",
-            "relay_settings",
             "page_settings",
             "command_settings",
             "settings",
@@ -120,7 +118,7 @@ INSIDE = {
             "bearer",
             "modem_healing",
         ),
-        *("outbound", "refusals", "events", "inbound", "part_service", "mesh"),
+        *("outbound", "refusals", "events", "inbound", "part_service", "station"),
         *("condition", "assembly", "drivers", "commands", "api", "description", "agent"),
     ],
     "cli": [

@@ -29,7 +29,6 @@ from fieldagent.agent.journal import (
     handhelds,
     inbound,
     losses,
-    on_air,
     outbound,
 )
 from fieldagent.agent.journal.inbound import UnacceptedPayloadList
@@ -140,7 +139,6 @@ class Agent:
         own = self.settings
         ports = {
             "satellite-port": own.satellite_port,
-            "radio-port": own.radio_port,
             **get_device_ports(own.parts),
         }
         return {name: None if port is None else str(port) for name, port in ports.items()}
@@ -211,9 +209,7 @@ class Agent:
         if channel is Channel.SATELLITE:
             budget = self.settings.satellite_credits_per_day
         if channel is Channel.RADIO and self.parts.station is not None:
-            outbox.link.facts["neighbours"] = len(self.parts.station.neighbours.list_in_range())
-            outbox.link.facts |= self.parts.station.troubles.get_counts()
-            outbox.link.facts |= self.parts.station.key_change.get_facts()
+            outbox.link.facts |= self.parts.station.get_facts()
             if outbox.link.air_time.is_limited():
                 outbox.link.facts["airTimeLeft"] = round(outbox.link.air_time.compute_remaining())
         status = _make_channel_status(True, outbox.link, len(outbox), outbox.budget.get_spent())
@@ -420,7 +416,7 @@ async def _run_parts(
             run = partial(service.run, agent.get_status, agent.supervisor.make_reporter(title))
             nursery.start_soon(keep, title, run)
         if agent.parts.station is not None:
-            nursery.start_soon(keep, "the radio rounds", agent.parts.station.repeating.run)
+            nursery.start_soon(keep, "the radio rounds", agent.parts.station.run)
         await _serve_api(agent, listeners, stop_event, task_status)
         nursery.cancel_scope.cancel()
 
@@ -518,12 +514,7 @@ async def delete_old_entries_forever(agent: Agent) -> None:
                 pass
         await agent.parts.journal.persist(losses.forget(end_time=before))
         if agent.parts.station is not None:
-            # Import this module here: a kit with a station has already loaded it, and other kits do
-            # not need it.
-            from fieldagent.agent.mesh.rounds import OTHERS_REPEAT_LIFETIME_S
-
-            too_old = agent.parts.journal.clock.now() - OTHERS_REPEAT_LIFETIME_S
-            await agent.parts.journal.persist(on_air.forget_kept(end_time=too_old))
+            await agent.parts.station.delete_old_entries()
         await trio.sleep(HOUSEKEEPING_INTERVAL_S)
 
 

@@ -10,7 +10,7 @@ import trio
 
 from fieldagent.agent.bearer import get_bearer_bytes
 from fieldagent.agent.channels.air_time import AirTime
-from fieldagent.agent.channels.contract import ChannelLink, LinkState, Reception
+from fieldagent.agent.channels.contract import ChannelLink, Reception
 from fieldagent.agent.channels.flight_recorder import FlightRecorder
 from fieldagent.agent.events import Events
 from fieldagent.agent.inbound.command_gate import CommandGate
@@ -21,7 +21,7 @@ from fieldagent.agent.inbound.reception import Inbox
 from fieldagent.agent.journal import air_time, commands, outbound
 from fieldagent.agent.journal.incident import OWN_STATION
 from fieldagent.agent.journal.journal import Journal
-from fieldagent.agent.kit_part import find_enabled_parts
+from fieldagent.agent.kit_part import find_enabled_parts, find_station_number
 from fieldagent.agent.outbound.budget import (
     NO_LIMIT,
     Budget,
@@ -39,9 +39,8 @@ from fieldagent.agent.outbound.outbox import ChannelOutbox
 from fieldagent.agent.outbound.packing import Packing
 from fieldagent.agent.outbound.resume import Resume
 from fieldagent.agent.part_service import PartBase, PartHost, PartPlan, PartService
-from fieldagent.agent.settings import Settings
+from fieldagent.agent.settings import Settings, get_channels
 from fieldagent.package.package import Channel
-from fieldagent.system.elapsed_time import ElapsedTime
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.named_object import import_own
 from fieldagent.system.price import Price
@@ -51,9 +50,8 @@ from fieldagent.wire.envelope import derive_key
 from fieldagent.wire.incident_proof import derive_proof_key, digest_token
 
 if TYPE_CHECKING:
-    # Import only for type checks: an agent without a radio saves this memory.
-    from fieldagent.agent.mesh.station import Station, StationSettings
-    from fieldagent.agent.outbound.radio_piggyback import RadioPiggyback
+    # Import only for type checks: an agent without a station saves this memory.
+    from fieldagent.agent.station import Station, StationPlan
 
 
 FAR_END = {Channel.SATELLITE: "satellite", Channel.CELLULAR: "hub", Channel.RADIO: "radio"}
@@ -96,18 +94,17 @@ def assemble(settings: Settings, journal: Journal, emit: Callable[[str], None]) 
     hooks = [*make_hooks(settings, emit), *(hook for plan in plans.values() for hook in plan.hooks)]
     inbox = _make_inbox(settings, journal, hooks)
     events = Events(journal)
-    channels = _get_channels(settings)
+    channels = get_channels(settings)
     queues = {channel: make_channel_queue(journal, channel) for channel in channels}
     links = {each: _make_link(settings, journal, each, events.set_changed) for each in channels}
-    own = _make_station_settings(settings, channels)
-    piggyback = None if own is None else _make_piggyback(own, journal, links, journal.clock.now)
+    station_plan = _plan_station(settings, journal, links)
     endings = Endings(
         journal,
         queues,
         clock=journal.clock.now,
         fan_out=settings.fan_out,
         ends_when_heard=settings.fan_out_until == "heard",
-        neighbours=piggyback if own is not None and own.relays_over else None,
+        neighbours=None if station_plan is None else station_plan.acknowledger,
     )
     resumed = trio.Event()
     intake = Intake(
@@ -118,7 +115,7 @@ def assemble(settings: Settings, journal: Journal, emit: Callable[[str], None]) 
         head_start=settings.fan_out_head_start,
         resume_event=resumed,
     )
-    carrier = _make_carrier(own, intake, journal.clock)
+    carrier = None if station_plan is None else station_plan.make_carrier(intake)
     outboxes: dict[Channel, ChannelOutbox] = {}
     receptions: dict[Channel, Reception] = {}
     for channel in channels - {Channel.RADIO}:
@@ -127,11 +124,8 @@ def assemble(settings: Settings, journal: Journal, emit: Callable[[str], None]) 
             journal, inbox, endings, queues[channel], links[channel], **options
         )
     station = None
-    if own is not None and piggyback is not None:
-        from fieldagent.agent.mesh.station import set_up
-
-        queue, link = queues[Channel.RADIO], links[Channel.RADIO]
-        station = set_up(own, journal, inbox, intake, endings, piggyback, queue, link)
+    if station_plan is not None:
+        station = station_plan.set_up(inbox, intake, endings, queues[Channel.RADIO])
         outboxes[Channel.RADIO], receptions[Channel.RADIO] = station.outbox, station.reception
     resume = Resume(journal, queues, intake, endings, resumed)
     resume.begin()
@@ -186,14 +180,21 @@ def _make_link(
     )
 
 
-def _make_carrier(
-    station_settings: StationSettings | None, intake: Intake, clock: ElapsedTime
-) -> Carrier | None:
-    if station_settings is None or not station_settings.relays_over:
-        return None
-    from fieldagent.agent.mesh.relay_down import RelayDown
+def _plan_station(
+    settings: Settings, journal: Journal, links: Mapping[Channel, ChannelLink]
+) -> StationPlan | None:
+    """Return the plan of the station, or None if the settings turn none on."""
+    for name, part in find_enabled_parts(settings.parts).items():
+        if part.station:
+            # Import this module here, so that a kit without a station saves this memory.
+            from fieldagent.agent.station import StationBase
 
-    return RelayDown(intake, clock, brings_parcels=station_settings.brings_down)
+            own, secrets = settings.parts[name], get_secrets(settings)
+            plan: StationPlan = import_own(part.station)(
+                StationBase(settings, own, journal, links, secrets)
+            )
+            return plan
+    return None
 
 
 def _make_plans(settings: Settings, base: PartBase) -> dict[str, PartPlan]:
@@ -201,11 +202,6 @@ def _make_plans(settings: Settings, base: PartBase) -> dict[str, PartPlan]:
     parts = find_enabled_parts(settings.parts)
     plans = {name: part.plan for name, part in parts.items() if part.plan}
     return {name: import_own(plan)(settings.parts[name], base) for name, plan in plans.items()}
-
-
-def derive_air_keys(master_keys: Sequence[bytes]) -> list[bytes]:
-    """Return the keys for tags on the air, derived from the group's keys."""
-    return [derive_key(master, "AIR") for master in master_keys]
 
 
 def get_secrets(settings: Settings) -> list[bytes]:
@@ -228,7 +224,7 @@ def _make_inbox(settings: Settings, journal: Journal, hooks: list[Hook]) -> Inbo
         keys=[derive_key(master, "MT") for master in settings.satellite_key],
         spools_unreadable=settings.inbound_dead_letters == "hook",
         incidents=IncidentNews(
-            settings.radio_station or OWN_STATION,
+            find_station_number(settings.parts) or OWN_STATION,
             _derive_proof_keys(settings),
             has_hub=settings.satellite_port is not None or settings.hub_address is not None,
         ),
@@ -237,16 +233,6 @@ def _make_inbox(settings: Settings, journal: Journal, hooks: list[Hook]) -> Inbo
             settings.remote_commands,
         ),
     )
-
-
-def _get_channels(settings: Settings) -> frozenset[Channel]:
-    """Return the channels for which a port or an address is configured."""
-    places = {
-        Channel.SATELLITE: settings.satellite_port,
-        Channel.CELLULAR: settings.hub_address,
-        Channel.RADIO: settings.radio_port,
-    }
-    return frozenset(channel for channel, port in places.items() if port is not None)
 
 
 def make_channel_queue(journal: Journal, channel: Channel) -> ChannelQueue:
@@ -306,58 +292,3 @@ def _get_limits(settings: Settings, channel: Channel) -> dict[str, Any]:
         ),
         "receipts_at_once": settings.satellite_receipts == "at-once",
     }
-
-
-def _make_station_settings(
-    settings: Settings, channels: frozenset[Channel]
-) -> StationSettings | None:
-    if Channel.RADIO not in channels:
-        return None
-    from fieldagent.agent.mesh import radio_keys
-    from fieldagent.agent.mesh.station import StationSettings
-
-    assert settings.radio_station is not None, "radio-port needs radio-station"
-    key_ring = radio_keys.load(settings)
-    return StationSettings(
-        settings.radio_station,
-        settings.radio_name,
-        derive_air_keys(key_ring.keys),
-        settings.radio_relay & channels,
-        settings.radio_relay_credits_per_day,
-        settings.package_time_to_live,
-        settings.radio_packet_bytes,
-        settings.radio_hops,
-        key_ring.step,
-        sealed=settings.radio_seal == "on",
-        brings_down=settings.radio_relay_down == "on",
-        secrets=get_secrets(settings),
-        dropped=derive_air_keys(key_ring.dropped),
-        repeats_sos=settings.sos_repeat > 0,
-    )
-
-
-def _make_piggyback(
-    station_settings: StationSettings,
-    journal: Journal,
-    links: Mapping[Channel, ChannelLink],
-    clock: Callable[[], float],
-) -> RadioPiggyback:
-    from fieldagent.agent.condition import machine
-    from fieldagent.agent.mesh.station import make_piggyback
-
-    def is_relay_needed() -> bool:
-        linked = links.get(Channel.CELLULAR)
-        return linked is None or linked.state not in (LinkState.READY, LinkState.BUSY)
-
-    def is_battery_low() -> bool:
-        """Return True if the battery of the machine or of its radio is nearly empty."""
-        levels = machine.read_battery(), links[Channel.RADIO].facts.get("battery")
-        return any(isinstance(each, int) and each < machine.BATTERY_LOW for each in levels)
-
-    return make_piggyback(
-        station_settings,
-        journal,
-        asks_for_relay=is_relay_needed,
-        is_battery_low=is_battery_low,
-        clock=clock,
-    )

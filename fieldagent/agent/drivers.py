@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
@@ -18,10 +17,10 @@ from fieldagent.agent.bearer import BearerSeat, make_bearers
 from fieldagent.agent.channels.contract import ChannelLink
 from fieldagent.agent.channels.ip_turn import IpTurn
 from fieldagent.agent.channels.reopening import forbid_healing
-from fieldagent.agent.journal import air_time, directory, outbound
+from fieldagent.agent.journal import directory, outbound
 from fieldagent.agent.modem_healing import make_healing
 from fieldagent.agent.progress import Progress
-from fieldagent.agent.settings import Settings, get_radio_place
+from fieldagent.agent.settings import Settings
 from fieldagent.package.package import Channel
 from fieldagent.system.lazy_module import load_lazily
 from fieldagent.system.supervisor import Part
@@ -30,7 +29,6 @@ from fieldagent.wire.kit_condition import KitCondition
 
 if TYPE_CHECKING:
     from fieldagent.agent.channels.healing_steps import Healer
-    from fieldagent.agent.channels.radio_modem import RadioModem
 
 
 Condition = Callable[[], KitCondition] | None
@@ -114,7 +112,7 @@ def _run_cellular(
                 partial(directory.read_version, parts.journal),
                 partial(directory.store_directory, parts.journal),
             ),
-            read_in_range=_make_range_reader(settings, parts),
+            read_in_range=_make_range_reader(parts),
             backup=BackupShelf(backup.make_summary, backup.answer),
             condition=None if condition is None else ConditionNews(condition),
         ),
@@ -128,12 +126,12 @@ def _run_cellular(
     return partial(run_all, by_ip, *_list_bearer_parts(settings, parts, progress, turn))
 
 
-def _make_range_reader(settings: Settings, parts: Parts) -> Callable[[], Mapping[int, int]] | None:
+def _make_range_reader(parts: Parts) -> Callable[[], Mapping[int, int]] | None:
     """Return the function that lists the stations in range, or None if this kit does not send the
     hub's messages to neighbours.
     """
-    brings = parts.station is not None and settings.radio_relay_down == "on"
-    return parts.station.get_in_range if parts.station is not None and brings else None
+    station = parts.station
+    return station.get_in_range if station is not None and station.brings_down else None
 
 
 def _list_bearer_parts(
@@ -170,50 +168,9 @@ async def run_all(*parts: Part) -> None:
 def _run_radio(
     settings: Settings, parts: Parts, progress: Progress, condition: Condition = None
 ) -> Part:
-    from fieldagent.agent.channels import radio
-    from fieldagent.agent.radios import registry
-
-    outbox = parts.outboxes[Channel.RADIO]
-    station, link = parts.station, outbox.link
-    assert station is not None
-    kind = registry.load_radio(settings.radio_protocol)
-    open_modem: Callable[[], AbstractAsyncContextManager[RadioModem]]
-    open_modem = partial(kind.open, get_radio_place(settings), link)
-    _limit_air(settings, link)
-    if settings.radio_bit_rate is not None and not kind.is_counting_air_time:
-        from fieldagent.agent.channels.counted_air import open_counted
-
-        open_modem = partial(open_counted, open_modem, link, settings.radio_bit_rate)
-    if settings.radio_callsign and not kind.says_callsign:
-        from fieldagent.agent.channels.identification import IdentificationTimer, open_identified
-
-        identification = IdentificationTimer(station.make_identification(settings.radio_callsign))
-        open_modem = partial(open_identified, open_modem, identification)
-
-    run = partial(
-        radio.run,
-        open_modem,
-        outbox,
-        station.reception,
-        link,
-        random=random.Random(),
-        packet_bytes=settings.radio_packet_bytes,
-        heal=_make_heal_step(Channel.RADIO, settings, parts),
-        progress=progress.watch("radio"),
-    )
-    return partial(run_all, run, partial(air_time.store_regularly, parts.journal, link.air_time))
-
-
-def _limit_air(settings: Settings, link: ChannelLink) -> None:
-    """Apply the region's limit to the link's air-time. A Meshtastic radio has its own region."""
-    if settings.radio_region is None or settings.radio_protocol == "meshtastic":
-        return
-    from fieldagent.agent.radios.regions import find_air_limit
-
-    own, name = settings.radio_own, settings.radio_protocol
-    frequency = own.get(f"{name}-frequency", settings.radio_frequency)
-    limit = find_air_limit(settings.radio_region, frequency, own.get(f"{name}-bandwidth"))
-    link.air_time.narrow(limit)
+    assert parts.station is not None
+    heal = _make_heal_step(Channel.RADIO, settings, parts)
+    return parts.station.make_driver(heal, progress.watch("radio"))
 
 
 class Driver(Protocol):

@@ -14,7 +14,6 @@ from fieldagent.agent.kit_part import (
     SWITCHES_POWER_REASON,
     get_kit_parts,
 )
-from fieldagent.agent.radios.registry import RADIOS
 from fieldagent.agent.satellites.registry import get_modems
 from fieldagent.agent.settings import Settings, parse
 from fieldagent.system.java_properties import read_pairs, remove_pairs, set_pairs
@@ -28,15 +27,11 @@ LOCAL_ONLY_SETTINGS = {
     "inbound-hook": RUNS_COMMAND_REASON,
     "cellular-recovery-command": RUNS_COMMAND_REASON,
     "satellite-recovery-command": RUNS_COMMAND_REASON,
-    "radio-recovery-command": RUNS_COMMAND_REASON,
     "satellite-heal": SWITCHES_POWER_REASON,
     "cellular-heal": SWITCHES_POWER_REASON,
-    "radio-heal": SWITCHES_POWER_REASON,
     "webhook-address": "all received items would go there",
     "webhook-secret": SECRET,
     "satellite-key": SECRET,
-    "radio-key": SECRET,
-    "radio-key-next": SECRET,
     "hub-token": (
         "it is a secret that identifies the kit in the signed text, and readers of the hub's"
         " database could read it"
@@ -53,7 +48,6 @@ LOCAL_ONLY_SETTINGS = {
 """Settings that can only be changed on the kit itself, and the reason for each."""
 BUILT_IN_VALUES: Mapping[str, Collection[str]] = {
     "extensions": (),
-    "radio-protocol": RADIOS,
     "satellite-modem": get_modems(),
     **{part.kind_key: part.kinds for part in get_kit_parts().values() if part.kind_key},
 }

@@ -7,21 +7,54 @@ turn the part on.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import field
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from fieldagent.agent.channels.recognition import Recognition
 from fieldagent.extensions import list_places
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.named_object import import_named_object, import_own
-from fieldagent.system.properties import Key
+from fieldagent.system.properties import Key, WrongProperty
+
+if TYPE_CHECKING:
+    from fieldagent.agent.channels.healing import Healing
 
 SECRET = "it is a secret, and readers of the hub's database could read it"
 """Reason why a remote command cannot change a setting that contains a secret."""
 RUNS_COMMAND_REASON = "the kit runs the value as a command"
 SWITCHES_POWER_REASON = "it switches pins and ports, and only the kit knows the devices on them"
 """Reason why a remote command cannot change a setting for the recovery of a modem."""
+
+
+class DeviceKind(Protocol):
+    """A kind of device with its own settings."""
+
+    @property
+    def name(self) -> str:
+        """Name of the kind in the setting `KitPart.kind_key`."""
+
+    @property
+    def description(self) -> str:
+        """Text for people that names the supported devices."""
+
+    @property
+    def keys(self) -> Sequence[Key]:
+        """Settings of this kind; each name begins with the kind's name."""
+
+    @property
+    def needs(self) -> Sequence[str]:
+        """Names of the settings that this kind requires."""
+
+    @property
+    def facts(self) -> Mapping[str, str]:
+        """Meanings of the device's additional members in `GET /api/status`, by name."""
+
+    @property
+    def recognition(self) -> Callable[[], Recognition] | None:
+        """Function that returns the Recognition of this kind. None if this kind cannot be
+        recognised at a port.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +76,15 @@ class KitPart:
     bearer: str = ""
     """Place of a function that makes a `bearer.Bearer` from these settings. The function is
     imported only if the part is on."""
+    station: str = ""
+    """Place of a function that makes a `station.StationPlan` from a `station.StationBase`. The
+    function is imported only if the part is on. The part then serves the channel Radio."""
+    station_number: Callable[[Any], int | None] = lambda own: None
+    """Function that returns the kit's number among other kits, or None if these settings contain
+    none."""
+    healing: Callable[[Any], Healing] | None = None
+    """Function that makes the recovery settings of the part's device. It is called only if the part
+    is on. None if the part has no such settings, or if its bearer has them."""
     devices: str = ""
     """Place of a function that returns a `channels.recognition.Recognition` for each kind of device
     that can be at the part's port."""
@@ -50,14 +92,18 @@ class KitPart:
     """Name of the setting for the kind of device. Empty if there is only one kind."""
     kinds: Collection[str] = ()
     """Values of `kind_key` for our own kinds. Another value names a third-party program."""
+    load_kind: Callable[[str], DeviceKind] | None = None
+    """Function that loads the kind with this name. Raises WrongProperty. None if the kinds have no
+    settings of their own. Otherwise `own` gets these settings by name, as its last argument."""
     faults: Callable[[Mapping[str, str]], list[str]] = lambda pairs: []
     """Function that returns the errors in the combination of values in a settings file."""
     takes_inbound: bool = False
     """True if the part gets inbound payloads, as a hook does."""
     check: str = ""
     """Place of a function that returns findings for `fieldagent check`. The function gets these
-    settings and the part's member of `GET /api/status`, or None if no agent runs. A bearer's
-    function gets the member of Cellular. The function is called only if the part is on."""
+    settings, the part's member of `GET /api/status`, or None if no agent runs, and the agent's
+    state directory. The function of a bearer gets the member of Cellular, and that of a station the
+    member of Radio. The function is called only if the part is on."""
     metrics: str = ""
     """Place of a function that makes families of metrics from the part's member of `GET
     /api/status`."""
@@ -118,6 +164,24 @@ def find_enabled_parts(settings: Mapping[str, Any]) -> dict[str, KitPart]:
     """
     parts = {name: get_kit_part(name) for name in settings}
     return {name: part for name, part in parts.items() if part.is_on(settings[name])}
+
+
+def find_station_number(settings: Mapping[str, Any]) -> int | None:
+    """Return the kit's number among other kits, or None if the settings contain none."""
+    numbers = (get_kit_part(name).station_number(own) for name, own in settings.items())
+    return next((number for number in numbers if number is not None), None)
+
+
+def list_kind_keys(part: KitPart, pairs: Mapping[str, str]) -> Sequence[Key]:
+    """Return the settings of the kind that a settings file configures. If the kind cannot be
+    loaded, return none: the error of `kind_key` then shows the reason.
+    """
+    if part.load_kind is None or part.kind_key not in pairs:
+        return ()
+    try:
+        return part.load_kind(pairs[part.kind_key]).keys
+    except WrongProperty:
+        return ()
 
 
 def list_part_keys() -> list[Key]:

@@ -12,30 +12,22 @@ import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlsplit
 
-from fieldagent.agent import (
-    air_settings,
-    command_settings,
-    page_settings,
-    relay_settings,
-    satellite_settings,
-)
+from fieldagent.agent import command_settings, page_settings, satellite_settings
 from fieldagent.agent.channels.healing import (
     HealingStep,
     find_healing_faults,
-    read_steps,
     read_steps_of_link,
 )
-from fieldagent.agent.kit_part import get_kit_parts, list_part_keys
-from fieldagent.agent.radios.registry import (
-    RADIOS,
-    find_missing_settings,
-    list_own_keys,
-    load_radio,
+from fieldagent.agent.kit_part import (
+    KitPart,
+    find_enabled_parts,
+    get_kit_parts,
+    list_kind_keys,
+    list_part_keys,
 )
-from fieldagent.agent.satellite_settings import read_hexadecimal_keys
 from fieldagent.agent.satellites.registry import AUTO
 from fieldagent.agent.satellites.registry import list_own_keys as modem_keys
 from fieldagent.extensions import add_extensions, find_absent_extension
@@ -62,9 +54,6 @@ from fieldagent.system.properties import (
     read_url,
 )
 from fieldagent.webhook.signature import read_secrets
-
-if TYPE_CHECKING:
-    from fieldagent.agent.radios.contract import RadioPlace
 
 API_PORT = 9091
 
@@ -99,27 +88,6 @@ class Settings:
     cellular_heal: tuple[HealingStep, ...] | None
     cellular_recovery_command: str | None
     cellular_recovery_after: int
-    radio_port: str | None
-    radio_protocol: str
-    radio_own: Mapping[str, Any]
-    """Settings of the configured kind of radio, by name."""
-    radio_baud: int
-    radio_heal: tuple[HealingStep, ...] | None
-    radio_recovery_command: str | None
-    radio_callsign: str
-    radio_packet_bytes: int
-    radio_station: int | None
-    radio_name: str
-    radio_key: tuple[bytes, ...]
-    radio_key_next: tuple[bytes, ...]
-    radio_seal: str
-    radio_hops: int
-    radio_relay: frozenset[Channel]
-    radio_relay_credits_per_day: int
-    radio_relay_down: str
-    radio_region: str | None
-    radio_frequency: int | None
-    radio_bit_rate: int | None
     extensions: tuple[str, ...]
     """Places (`module:NAME`) of third-party extensions."""
     parts: Mapping[str, Any]
@@ -181,25 +149,6 @@ def _read_interface(value: str) -> str:
 
 def _read_ping(value: str) -> int:
     return 0 if value == "0" else make_integer_reader(5, 86_400, "seconds; 0 for never")(value)
-
-
-def _read_one_key(value: str) -> tuple[bytes, ...]:
-    if len(keys := read_hexadecimal_keys(value)) == 1:
-        return keys
-    raise WrongProperty("must be one key of 64 hexadecimal digits")
-
-
-def _read_callsign(value: str) -> str:
-    if not re.fullmatch(r"[A-Z0-9]{1,6}(-(?:[0-9]|1[0-5]))?", value):
-        raise WrongProperty(
-            f"must be a call sign of up to 6 capitals and digits, such as N0CALL-7, not {value!r}"
-        )
-    return value
-
-
-def _read_radio_name(value: str) -> str:
-    load_radio(value)
-    return value
 
 
 def _read_gpsd(value: str) -> tuple[str, int] | None:
@@ -287,85 +236,6 @@ KEYS = (
         600,
         "seconds without the hub before the first step, and between two steps (600)",
     ),
-    Key(
-        "radio-port",
-        read_text,
-        None,
-        "port of the radio: a serial port such as /dev/ttyACM0, or the address that its kind takes",
-    ),
-    Key(
-        "radio-protocol",
-        _read_radio_name,
-        "node",
-        f"kind of radio: {', '.join(RADIOS)} (see below), or package.module:NAME of your own"
-        " (node)",
-    ),
-    Key(
-        "radio-baud",
-        make_integer_reader(1200, 921600, "baud"),
-        115200,
-        "speed of the serial port (115200)",
-    ),
-    Key(
-        "radio-heal",
-        read_steps,
-        None,
-        "recovery steps for a silent radio, as satellite-heal (the command, if it is set)",
-    ),
-    Key("radio-recovery-command", read_text, None, "shell command that restarts a silent radio"),
-    Key(
-        "radio-callsign",
-        _read_callsign,
-        "",
-        "call sign of this station, such as N0CALL-7; kiss needs it in each frame, and a node"
-        " sends it in plain text within ten minutes of each transmission",
-    ),
-    Key(
-        "radio-packet-bytes",
-        make_integer_reader(50, 250, "bytes"),
-        200,
-        "maximum bytes of a packet, the same for each radio of the group (200)",
-    ),
-    Key(
-        "radio-station",
-        make_integer_reader(1, 2**32 - 1, "the device's number"),
-        None,
-        "station number of this kit, as the hub shows it for the device; unique among kits in"
-        " range",
-    ),
-    Key("radio-name", read_text, "", "name of this kit for neighbours (the station number)"),
-    Key(
-        "radio-key",
-        read_hexadecimal_keys,
-        (),
-        "64 hexadecimal digits that all kits of a group share; packets without it are ignored."
-        " During a change: the new key and the old key, with a space (docs/how-to/radio-key.md)."
-        " Check that your licence allows authentication",
-    ),
-    Key(
-        "radio-key-next",
-        _read_one_key,
-        (),
-        "64 hexadecimal digits of the next radio-key: packets with it are accepted, but none"
-        " are sent with it yet (docs/how-to/radio-key.md)",
-    ),
-    Key(
-        "radio-seal",
-        make_choice_reader("off", "on"),
-        "off",
-        "on: encrypt packets with radio-key (off). Check that your licence allows encryption:"
-        " amateur bands do not",
-    ),
-    Key(
-        "radio-hops",
-        make_integer_reader(1, 7, "transmissions"),
-        3,
-        "maximum transmissions of an SOS, or of an item for the hub, on its way. "
-        "In a line of kits, an SOS reaches that many kits in each direction. With "
-        "1, this kit relays nothing (3)",
-    ),
-    *relay_settings.KEYS,
-    *air_settings.KEYS,
     Key(
         "extensions",
         add_extensions,
@@ -476,8 +346,6 @@ EXAMPLE_VALUES = {
     "update-address": "https://example.org/fieldagent.pyz",
     "inbound-hook": "/usr/local/lib/fieldagent-hook",
     "webhook-address": "http://127.0.0.1:8080/",
-    "radio-heal": "dtr command",
-    "radio-recovery-command": "uhubctl --action cycle --ports 3",
     "hub-address": "https://hub.example.org",
     "hub-ca-file": "/etc/fieldagent/hub-ca.pem",
     "cellular-interface": "wwan0",
@@ -485,12 +353,6 @@ EXAMPLE_VALUES = {
     "cellular-heal": "usb:1-1.2 command",
     "cellular-recovery-command": "/usr/local/sbin/reset-modem",
     **satellite_settings.EXAMPLE_VALUES,
-    **air_settings.EXAMPLE_VALUES,
-    "radio-port": "/dev/ttyACM0",
-    "radio-station": "2",
-    "radio-callsign": "N0CALL",
-    "radio-name": "Hut",
-    "radio-relay": "cellular",
     "state-directory": "/var/lib/fieldagent",
     "map-file": "/var/lib/fieldagent/alps.mbtiles",
     "page-listen": "192.168.4.0/24",
@@ -498,20 +360,6 @@ EXAMPLE_VALUES = {
 }
 """Example values for keys without a default. There are no examples for secrets, because some users
 would keep an example."""
-
-
-def get_radio_place(settings: Settings) -> RadioPlace:
-    """Return the port and the settings of the radio. `radio-port` must be set."""
-    from fieldagent.agent.radios.contract import RadioPlace
-
-    assert settings.radio_port is not None
-    return RadioPlace(
-        settings.radio_port,
-        settings.radio_baud,
-        settings.radio_callsign,
-        settings.radio_packet_bytes,
-        settings.radio_own,
-    )
 
 
 def get_default_path(environ: Mapping[str, str] = os.environ) -> Path:
@@ -550,15 +398,28 @@ def _load_keys(text: str) -> Sequence[Key]:
 
 
 def list_all_keys() -> Sequence[Key]:
-    """Return the keys of the core and of all extensions, without the keys of single radios."""
+    """Return the keys of the core and of all extensions, without the keys of single devices."""
     return [*KEYS, *modem_keys({"satellite-modem": AUTO}), *list_part_keys()]
 
 
 def list_allowed_keys(text: str) -> Sequence[Key]:
-    """Return the keys that are allowed in a settings file with this text. They depend on the radio
-    and the modem that the text configures.
+    """Return the keys that are allowed in a settings file with this text. They depend on the
+    devices that the text configures.
     """
-    return [*list_all_keys(), *list_own_keys(text)]
+    pairs = _read_pairs(text)
+    kind_keys = [key for part in get_kit_parts().values() for key in list_kind_keys(part, pairs)]
+    return [*list_all_keys(), *kind_keys]
+
+
+def get_channels(settings: Settings) -> frozenset[Channel]:
+    """Return the channels for which a port or an address is configured."""
+    has_station = any(part.station for part in find_enabled_parts(settings.parts).values())
+    is_configured = {
+        Channel.SATELLITE: settings.satellite_port is not None,
+        Channel.CELLULAR: settings.hub_address is not None,
+        Channel.RADIO: has_station,
+    }
+    return frozenset(channel for channel, configured in is_configured.items() if configured)
 
 
 def get_examples() -> Mapping[str, str]:
@@ -585,18 +446,17 @@ def parse(text: str, path: Path, environ: Mapping[str, str] = os.environ) -> Set
     with suppress(WrongProperty):
         # If an extension cannot be loaded, the check of the setting `extensions` reports the error.
         add_extensions(settings.get("extensions", ""))
-    of_radio, of_modem = list_own_keys(text), modem_keys(settings)
+    of_modem = modem_keys(settings)
     # For a file with only the settings of the core, load no part of an extension.
-    has_more = bool(settings.keys() - {key.name for key in (*KEYS, *of_radio, *of_modem)})
+    has_more = bool(settings.keys() - {key.name for key in (*KEYS, *of_modem)})
     parts = get_kit_parts() if has_more else {}
-    of_parts = [key for part in parts.values() for key in part.keys]
-    keys = [*KEYS, *of_radio, *of_modem, *of_parts]
+    of_kinds = {name: list_kind_keys(part, settings) for name, part in parts.items()}
+    of_parts = [key for name, part in parts.items() for key in (*part.keys, *of_kinds[name])]
+    keys = [*KEYS, *of_modem, *of_parts]
     values, pairs, faults = read(text, path, keys, find_absent_extension)
     values["parts"] = {
-        name: part.own(*(values.pop(key.attribute) for key in part.keys))
-        for name, part in parts.items()
+        name: _make_own(part, of_kinds[name], values) for name, part in parts.items()
     }
-    values["radio_own"] = {key.name: values.pop(key.attribute) for key in of_radio}
     values["satellite_own"] = {key.name: values.pop(key.attribute) for key in of_modem}
     faults += _find_missing_settings(pairs, get_needs() if parts else REQUIRED_SETTINGS)
     faults += [fault for part in parts.values() for fault in part.faults(pairs)]
@@ -612,6 +472,14 @@ def parse(text: str, path: Path, environ: Mapping[str, str] = os.environ) -> Set
     return Settings(**values)
 
 
+def _make_own(part: KitPart, kind_keys: Sequence[Key], values: dict[str, Any]) -> Any:
+    """Make the settings of a part, and remove its values from `values`."""
+    own = [values.pop(key.attribute) for key in part.keys]
+    if part.load_kind is not None:
+        own.append({key.name: values.pop(key.attribute) for key in kind_keys})
+    return part.own(*own)
+
+
 REQUIRED_SETTINGS = {
     "hub-address": "hub-token",
     "hub-token": "hub-address",
@@ -619,16 +487,7 @@ REQUIRED_SETTINGS = {
     "cellular-interface": "hub-address",
     "cellular-heal": "hub-address",
     "cellular-recovery-command": "hub-address",
-    "radio-port": "radio-station",
     **satellite_settings.REQUIRED_SETTINGS,
-    "radio-heal": "radio-port",
-    "radio-recovery-command": "radio-port",
-    "radio-callsign": "radio-port",
-    "radio-key": "radio-port",
-    "radio-key-next": "radio-key",
-    "radio-seal": "radio-key",
-    **relay_settings.REQUIRED_SETTINGS,
-    **air_settings.REQUIRED_SETTINGS,
 }
 """Settings that require another setting, and the other setting."""
 
@@ -651,16 +510,5 @@ def _find_missing_settings(
         for name, other in required_settings.items()
         if name in pairs and other not in pairs
     ]
-    faults += find_missing_settings(pairs)
-    faults += air_settings.find_faults(pairs)
     faults += find_healing_faults(pairs)
-    key, next_keys = pairs.get("radio-key", "").split(), pairs.get("radio-key-next", "")
-    if next_keys and len(key) > 1:
-        faults.append(
-            "radio-key-next and two keys in radio-key: remove radio-key-next, or the second key"
-        )
-    if next_keys and [next_keys.strip().lower()] == [each.lower() for each in key]:
-        faults.append(
-            "radio-key-next is the same as radio-key: set the new key there, or remove it"
-        )
     return faults

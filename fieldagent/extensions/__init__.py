@@ -23,6 +23,7 @@ NAMES = (
     "mqtt",
     "people",
     "places",
+    "radio",
     "rescue",
     "sms",
     "tak",
@@ -31,10 +32,15 @@ SETTINGS = {
     "cloudloop-": "imt",
     "imt-": "imt",
     "mesh-": "people",
+    "meshcore-kiss-": "radio",
+    "meshtastic-": "radio",
     "mqtt-": "mqtt",
+    "radio-": "radio",
+    "rnode-": "radio",
     "sms-": "sms",
     "tak-": "tak",
     "twilio-": "sms",
+    "udp-": "radio",
 }
 """Extension of each setting, by the prefix of the setting's name. An entry remains when its
 extension is deleted, so that `fieldagent check` can name the extension."""

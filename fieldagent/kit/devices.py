@@ -24,7 +24,6 @@ from fieldagent.agent.channels.serial_check import check_serial_port
 from fieldagent.agent.channels.serial_port import PortInUse, PortLost
 from fieldagent.agent.kit_part import get_device_parts, get_devices
 from fieldagent.agent.radios.radio_line import is_serial, open_line
-from fieldagent.agent.radios.registry import RADIOS, load_radio
 from fieldagent.agent.satellites.registry import get_modems, load_modem
 from fieldagent.system.error_groups import get_first_error
 from fieldagent.system.lazy_named_tuple import NamedTuple
@@ -57,11 +56,9 @@ def get_radios() -> list[Recognition]:
     """Return the recognitions of all known radios that have one: radios between kits, and radios
     for handhelds.
     """
-    ways = [load_radio(name).recognition for name in RADIOS]
-    recognitions = [make_recognition() for make_recognition in ways if make_recognition]
-    recognitions += [
-        each for part in get_device_parts().values() if part.kinds for each in get_devices(part)
-    ]
+    parts = [part for part in get_device_parts().values() if part.kinds]
+    in_turn = sorted(parts, key=lambda part: not part.station)
+    recognitions = [each for part in in_turn for each in get_devices(part)]
     # List a firmware that serves both purposes only once.
     return list({each.name: each for each in recognitions}.values())
 

@@ -7,11 +7,10 @@ replaces the old port.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 
-from fieldagent.agent.kit_part import KitPart, get_device_parts, get_devices
-from fieldagent.agent.radios.registry import RADIOS, load_radio
+from fieldagent.agent.kit_part import DeviceKind, KitPart, get_device_parts, get_devices
 from fieldagent.agent.satellites.registry import get_modems
 from fieldagent.agent.settings import get_needs, list_all_keys, list_allowed_keys, parse
 from fieldagent.kit.devices import FoundDevice
@@ -33,20 +32,23 @@ class DeviceSeat(NamedTuple):
     """Name of the setting for the kind of device. Empty if there is only one kind."""
     names: Collection[str]
     """Names of the device kinds that can have these settings."""
+    load_kind: Callable[[str], DeviceKind] | None = None
+    """Function that loads a kind with settings of its own. None if the kinds have none."""
 
 
 def _choose_seat(port: str, part: KitPart) -> DeviceSeat:
     names = part.kinds or [each.name for each in get_devices(part)]
-    return DeviceSeat(port, part.kind_key, names)
+    return DeviceSeat(port, part.kind_key, names, part.load_kind)
 
 
 AUTO = "auto"
 """Kind that stands for any device that answers."""
-RADIO = DeviceSeat("radio-port", "radio-protocol", RADIOS)
 SEAT_ORDER = (
     DeviceSeat("satellite-port", "satellite-modem", get_modems()),
-    *(_choose_seat(port, part) for port, part in get_device_parts().items()),
-    RADIO,
+    *(
+        _choose_seat(port, part)
+        for port, part in sorted(get_device_parts().items(), key=lambda each: bool(each[1].station))
+    ),
 )
 """Devices in order of choice. Radios between kits are the last choice for a radio with several
 uses, because a single kit has no use for them."""
@@ -127,7 +129,7 @@ def _is_recognizable(seat: DeviceSeat, old_settings: Mapping[str, str]) -> bool:
     name = _describe_setting(seat, old_settings)
     if seat.kind and name not in seat.names:
         return False
-    return seat is not RADIO or load_radio(name).recognition is not None
+    return seat.load_kind is None or seat.load_kind(name).recognition is not None
 
 
 def _describe_setting(seat: DeviceSeat, old_settings: Mapping[str, str]) -> str:
@@ -151,7 +153,7 @@ def _list_reported_settings(
     device: FoundDevice, seat: DeviceSeat, old_settings: Mapping[str, str]
 ) -> dict[str, str]:
     """Return the settings that follow from the device's report."""
-    if device.report is None or seat is not RADIO:
+    if device.report is None or seat.load_kind is None:
         return {}
     return {
         name: value for name, value in device.report.settings.items() if name not in old_settings
@@ -161,7 +163,7 @@ def _list_reported_settings(
 def _find_needed_settings(seat: DeviceSeat, known_settings: Mapping[str, str]) -> list[str]:
     """Return the settings that a port needs, and the settings that these settings need."""
     needed_names = (
-        [*load_radio(_describe_setting(seat, known_settings)).needs] if seat is RADIO else []
+        [*seat.load_kind(_describe_setting(seat, known_settings)).needs] if seat.load_kind else []
     )
     names = [seat.port, *needed_names]
     while names:

@@ -479,27 +479,6 @@ def test_check_command_reports_missing_modem(tmp_path: Path) -> None:
     assert done.returncode == 0
 
 
-@pytest.mark.parametrize(
-    ("lines", "problem"),
-    [
-        ("radio-port={home}/none", "is the modem plugged in?"),
-        ("radio-port=tcp://127.0.0.1:9", "a node is on a serial port"),
-        (
-            "radio-port=tcp://127.0.0.1:9\nradio-protocol=kiss\nradio-callsign=N0CALL",
-            "does the KISS modem run?",
-        ),
-    ],
-)
-def test_check_command_reports_fault_of_radio(tmp_path: Path, lines: str, problem: str) -> None:
-    properties = tmp_path / "agent.properties"
-    common = f"radio-station=1\napi-port=0\nstate-directory={tmp_path}\n"
-    properties.write_text(common + lines.format(home=tmp_path) + "\n")
-    arguments = [*MODULE, "check", "--config", str(properties)]
-    done = subprocess.run(arguments, capture_output=True, text=True, check=False)
-    assert done.returncode == 78
-    assert problem in done.stderr
-
-
 @pytest.mark.full
 @pytest.mark.parametrize(
     "prefer", ["wait=0", "respond-async, WAIT = 1", 'foo="a,wait=9"; x, wait="0"; y']

@@ -6,7 +6,6 @@ Real processes: the test makes functions in them raise. Packages in transit arri
 from __future__ import annotations
 
 import inspect
-import json
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -20,8 +19,6 @@ from fieldagent.agent.api.routes import LocalApi
 from fieldagent.agent.api.sos import IncidentApi
 from tests.agent.test_linked_agent import link_settings
 from tests.breaking import Break, Put, environment, until
-from tests.extensions.lab.simulator.test_simulate_node import kit as station
-from tests.extensions.lab.simulator.test_simulate_node import nodes
 from tests.hub.memory_mailbox import MemoryHub
 from tests.hub.serving import hub_end
 from tests.hub.test_journey import receiver
@@ -30,7 +27,6 @@ from tests.processes import MODULE, Agent, agent, sky
 SATELLITE = "fieldagent.agent.channels.satellite"
 MODEM = "fieldagent.agent.channels.sbd_modem"
 CELLULAR = "fieldagent.agent.channels.cellular"
-RADIO = "fieldagent.agent.channels.radio"
 SESSION = "fieldagent.http.link_session:LinkSession"
 OUTBOX = "fieldagent.agent.outbound.outbox:ChannelOutbox"
 ENDINGS = "fieldagent.agent.outbound.ending:Endings"
@@ -129,34 +125,6 @@ async def test_package_arrives_once_when_cellular_driver_fails(
             await trio.to_thread.run_sync(send)
     # The hub recognises an item by its number and digest, so its copies are one.
     assert {*hub.mailbox.contents} == {"precious", "next"}
-
-
-@pytest.mark.full
-def test_package_arrives_once_when_radio_driver_fails(tmp_path: Path) -> None:
-    broken = [
-        Break(f"{RADIO}:RadioDriver._show_life"),
-        Break(f"{RADIO}:RadioDriver._transmit"),
-        Break("fieldagent.agent.radios.node:NodeModem.transmit"),
-        Break("fieldagent.agent.radios.node:NodeModem.transmit", after=2, late=True),
-        Break(f"{RADIO}:RadioDriver._settle"),
-        Break(f"{OUTBOX}.wait_for_acknowledgement"),
-        Break("fieldagent.agent.mesh.reception:RadioReception.receive", late=True),
-        Break(f"{ENDINGS}.record"),
-    ]
-    rounds = Break("fieldagent.agent.mesh.repeating:ItemRepeater._repeat")
-    change = environment(tmp_path, *SOON, *broken, rounds)
-    with (
-        nodes(tmp_path, "--seed", "7"),
-        station(tmp_path, 2) as ben,
-        station(tmp_path, 1, change) as ada,
-    ):
-        assert ada.post("precious").body["status"] == "Delivered"
-        assert ada.post("next").body["status"] == "Delivered"
-        hooked = [json.loads(ben.expect("hook: ").removeprefix("hook: ")) for _ in range(2)]
-        events = [each["payloads"][0]["events"][0]["content"] for each in hooked]
-        assert sorted(events) == ["next", "precious"]
-        assert faults(ada)["the radio rounds"]["times"] == 1
-        check_fault_is_reported(ada, "Radio", *broken)
 
 
 @pytest.mark.full

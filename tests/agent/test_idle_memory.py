@@ -25,14 +25,9 @@ HEAVY = {
     "xml": "in javaproperties",
     "fieldagent.agent.channels.cellular": "for a hub",
     "fieldagent.agent.description": "for the API description",
-    "fieldagent.agent.channels.radio": "for radio-port",
     "fieldagent.agent.inbound.script": "for inbound-hook",
     "fieldagent.agent.journal.repair": "for a damaged journal",
-    "fieldagent.agent.mesh": "for radio-port",
     "fieldagent.agent.network_page": "for page-listen",
-    "fieldagent.agent.outbound.summaries": "for radio-port",
-    "fieldagent.agent.outbound.radio_piggyback": "for radio-port",
-    "fieldagent.agent.outbound.read_receipts": "for radio-port",
     "fieldagent.http.link_session": "for a hub",
     "fieldagent.http.openapi": "for the API description",
     "fieldagent.page.map_file": "for map-file",
@@ -41,7 +36,7 @@ HEAVY = {
     "fieldagent.wire.sms_pdu": "for sms-port",
 }
 """Modules of about a hundred kilobytes each, with the setting that needs them."""
-OURS_MAX = 258
+OURS_MAX = 254
 """Maximum number of our modules that an agent with only a satellite modem loads. More modules cost
 memory in each kit and a longer start: load a module for a setting where the setting is read. If
 all kits need it, increase this number."""

@@ -11,7 +11,7 @@ import trio
 import trio.testing
 
 from fieldagent.package.package import Status
-from tests.agent.channels.radio_kit import on_air, station, until
+from tests.extensions.radio.radio_kit import on_air, station, until
 
 SIZE = 3000
 """Bytes of data, which take 2.5 s at 9 600 bit/s."""

@@ -39,10 +39,10 @@ from fieldagent.package.package import Channel, Message
 from fieldagent.wire.envelope import decode
 from fieldagent.wire.outcome import Outcome
 from tests import autojump
-from tests.agent.channels.radio_kit import Station, station
 from tests.bench import plain, radio
 from tests.bench.sky import Sky
 from tests.bench.table import judged, show
+from tests.extensions.radio.radio_kit import Station, station
 from tests.kit import START
 
 LINE, A_C_B = "1 2\n2 3\n3 4", "1 2\n2 3"

@@ -165,28 +165,23 @@ def test_error_for_invalid_row_number_suggests_the_list_command(
 def test_channel_name_ignores_case_in_commands_but_not_in_the_api(tmp_path: Path) -> None:
     with agent(
         tmp_path,
-        {"satellite-port": None, "radio-port": str(tmp_path / "none"), "radio-station": "1"},
+        {"satellite-port": str(tmp_path / "none")},
     ) as running:
         port = ["--port", str(running.port)]
-        sent = fieldagent("send", "message", "hello", "--channel", "rADIO", "--no-wait", *port)
+        sent = fieldagent("send", "message", "hello", "--channel", "sATELLITE", "--no-wait", *port)
         assert sent.returncode == 0, sent.stderr
-        for name in ("radio", "RADIO", "Radio"):
+        for name in ("satellite", "SATELLITE", "Satellite"):
             listed = fieldagent("queue", "--channel", name, *port)
-            assert (listed.returncode, listed.stdout.count("Radio  hello")) == (0, 1)
+            assert (listed.returncode, listed.stdout.count("Satellite  hello")) == (0, 1)
         assert fieldagent("queue", "--channel", "cellular", *port).stdout == "nothing waits\n"
-        assert running.call("GET", "/api/queue?channel=radio").status == 400
-        assert running.call("GET", "/api/queue?channel=Radio").status == 200
-        canceled = fieldagent("cancel", "1", "--channel", "radio", *port)
+        assert running.call("GET", "/api/queue?channel=satellite").status == 400
+        assert running.call("GET", "/api/queue?channel=Satellite").status == 200
+        canceled = fieldagent("cancel", "1", "--channel", "satellite", *port)
         assert (canceled.returncode, canceled.stdout) == (0, "Package 1: Canceled\n")
 
 
 def test_message_that_reads_like_an_sos_gets_a_hint(tmp_path: Path) -> None:
-    settings = {
-        "satellite-port": None,
-        "radio-port": str(tmp_path / "none"),
-        "radio-station": "1",
-    }
-    with agent(tmp_path, settings) as running:
+    with agent(tmp_path, {"satellite-port": str(tmp_path / "none")}) as running:
         port = ["--no-wait", "--port", str(running.port)]
         hint = "If it is an emergency, run `fieldagent sos TEXT`"
         for text, hints in (("S.O.S. leg broken", True), ("СОС", True), ("we come", False)):

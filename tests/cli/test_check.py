@@ -125,22 +125,6 @@ def test_check_reports_the_credits_reserved_for_an_sos(tmp_path: Path) -> None:
         assert ("set satellite-sos-reserve" in finding) == (reserve == 0)
 
 
-@pytest.mark.parametrize(
-    ("hops", "words"),
-    [
-        ("", "radio-hops=3: in a line of kits, an SOS reaches the 3 nearest kits"),
-        ("radio-hops=7\n", "radio-hops=7: in a line of kits, an SOS reaches the 7 nearest kits"),
-        ("radio-hops=1\n", "radio-hops=1: this kit passes on no SOS"),
-    ],
-)
-def test_check_reports_how_many_hops_an_sos_travels(tmp_path: Path, hops: str, words: str) -> None:
-    properties = settings(tmp_path, "none")
-    lines = properties.read_text().replace("satellite-port=none\n", "")
-    properties.write_text(f"{lines}radio-port=udp://127.0.0.1:1\nradio-station=7\n{hops}")
-    _, good, _ = check(properties)
-    assert [each for each in good if each.startswith(words)], good
-
-
 @pytest.mark.full
 def test_check_reports_a_port_without_an_answer(tmp_path: Path) -> None:
     with modem({}) as (port, _):

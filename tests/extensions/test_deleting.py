@@ -19,6 +19,7 @@ SIMULATED = r"^from tests\.processes import (?:\([^)]*|[^\n(]*)\b(?:imt_)?sky\b"
 """Tests of an agent below the simulated sky of `lab`, which they use as a process."""
 SEVERAL = (
     *("tests/extensions/", "tests/soak/", "tests/bench/", "tests/shipping/"),
+    *("tests/simulation/", "tests/models/"),
     *("tests/cli/test_root.py", "tests/cli/root_runner.py"),
 )
 """Tests that may use several extensions, such as those of packages and of root's commands. Core

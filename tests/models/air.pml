@@ -4,7 +4,7 @@
  * number. The twin of Ada has a copy of her card, and posts another item under the same number.
  *
  * Code: agent/outbound/packing.py (pack, _pack_repeats), agent/outbound/piggyback.py (fill),
- * agent/outbound/summaries.py, agent/mesh/packet.py, agent/mesh/reception.py, agent/mesh/rounds.py.
+ * summaries.py, packet.py, reception.py and rounds.py in extensions/radio/mesh/.
  * What is traced has the name of the function there, and behind it who transmits.
  *
  * Claims: an item is called Delivered only where a disk under the number that confirmed it has had

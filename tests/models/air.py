@@ -15,16 +15,16 @@ from typing import Any
 import pytest
 import trio
 
-from fieldagent.agent.channels import radio
 from fieldagent.agent.channels.radio_modem import ReceivedPacket, ReceiveQueue, TransmitResult
 from fieldagent.agent.journal import on_air, outbound
-from fieldagent.agent.mesh.troubles import Trouble
 from fieldagent.agent.outbound.item_identity import make_entry
 from fieldagent.agent.outbound.outbox import ChannelOutbox
-from fieldagent.agent.outbound.summaries import list_numbers
+from fieldagent.extensions.radio import driver as radio
+from fieldagent.extensions.radio.mesh.summaries import list_numbers
+from fieldagent.extensions.radio.mesh.troubles import Trouble
 from fieldagent.package.package import Message, Status
 from fieldagent.wire.envelope import Ack, AuthorMark, compute_item_digest, decode
-from tests.agent.channels.radio_kit import Station, only_what_is_posted, station
+from tests.extensions.radio.radio_kit import Station, only_what_is_posted, station
 from tests.models.spin import Step
 
 ADA, TWIN = 0, 3

@@ -327,7 +327,7 @@ def test_custom_radio_is_packed_and_entry_dates_can_be_set(
     tmp_path: Path,
 ) -> None:
     own = tmp_path / "fieldradio.py"
-    own.write_text((ROOT / "fieldagent/agent/radios/udp.py").read_text())
+    own.write_text((ROOT / "fieldagent/extensions/radio/radios/udp.py").read_text())
     environment = {**os.environ, "SOURCE_DATE_EPOCH": "1700000000"}
     whole = build(tmp_path / "whole.pyz", "--with", str(own), env=environment)
     with zipfile.ZipFile(whole) as archive:

@@ -14,10 +14,10 @@ import trio
 from fieldagent.agent.channels.contract import ChannelLink
 from fieldagent.agent.channels.radio_modem import RadioLost
 from fieldagent.agent.channels.serial_port import PortLost
-from fieldagent.agent.mesh.packet import split_by_origin
-from fieldagent.agent.outbound.summaries import list_numbers
-from fieldagent.agent.radios.contract import RadioPlace
-from fieldagent.agent.radios.node import NodeModem, open_node
+from fieldagent.extensions.radio.contract import RadioPlace
+from fieldagent.extensions.radio.mesh.packet import split_by_origin
+from fieldagent.extensions.radio.mesh.summaries import list_numbers
+from fieldagent.extensions.radio.radios.node import NodeModem, open_node
 from fieldagent.package.package import IncidentState, IncidentUpdate, Message
 from fieldagent.wire.envelope import (
     Ack,

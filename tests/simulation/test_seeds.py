@@ -81,7 +81,8 @@ def test_every_random_source_of_the_agent_is_seeded() -> None:
     root = Path(shipped.__file__).parents[2]
     named = {
         path.relative_to(root).with_suffix("").as_posix().replace("/", ".")
-        for path in (root / "fieldagent/agent").rglob("*.py")
+        for home in ("fieldagent/agent", "fieldagent/extensions/radio")
+        for path in (root / home).rglob("*.py")
         if re.search(r"\bRandom\(\)", path.read_text())
     }
     assert named == {module.__name__ for module in WITH_CHANCE}

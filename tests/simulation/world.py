@@ -23,20 +23,12 @@ import trio.testing
 
 from fieldagent.agent import agent as shipped
 from fieldagent.agent import drivers
-from fieldagent.agent.channels import (
-    cellular,
-    radio,
-    reopening,
-    satellite_waits,
-    sbd_modem,
-)
+from fieldagent.agent.channels import cellular, reopening, satellite_waits, sbd_modem, serial_port
 from fieldagent.agent.channels.connecting import Unreachable
 from fieldagent.agent.channels.contract import LinkState
-from fieldagent.agent.mesh import repeating, station
-from fieldagent.agent.outbound import incident_repeat, radio_piggyback
+from fieldagent.agent.outbound import incident_repeat
 from fieldagent.agent.outbound import missing_fragments as gaps
 from fieldagent.agent.outbound.outbox import ChannelOutbox
-from fieldagent.agent.radios import node
 from fieldagent.agent.satellites import sbd
 from fieldagent.agent.settings import parse
 from fieldagent.extensions.lab.drill.lines import SimulatedLines, Wire
@@ -48,6 +40,10 @@ from fieldagent.extensions.lab.simulator.nodes import Nodes
 from fieldagent.extensions.lab.simulator.pty_port import PtyPort
 from fieldagent.extensions.lab.simulator.sbd_modem import SimulatedModem
 from fieldagent.extensions.lab.simulator.sbd_state import PlannedStatus
+from fieldagent.extensions.radio import driver as radio
+from fieldagent.extensions.radio import service
+from fieldagent.extensions.radio.mesh import radio_piggyback, repeating, station
+from fieldagent.extensions.radio.radios import node
 from fieldagent.http import link_session as ip_link
 from fieldagent.http.link_session import LinkSession
 from fieldagent.package.package import SOS_PRIORITY, Channel, IncidentState, IncidentUpdate, Message
@@ -107,7 +103,7 @@ UPDATE sqlite_sequence SET seq = {number} WHERE name = 'package';
 """
 """A journal starts at a random number, but a seed at its own, above all that were drawn."""
 
-WITH_CHANCE = (drivers, radio_piggyback, repeating, sbd, station)
+WITH_CHANCE = (drivers, radio_piggyback, repeating, sbd, service, station)
 """The agent's modules with their own randomness, which the seed replaces."""
 
 
@@ -707,7 +703,7 @@ def _replaced(world: World) -> Iterator[None]:
         for module in WITH_CHANCE:
             put(module, *world.chance_of(module))
         put(sbd_modem, "open_serial", world.lines.open_serial)
-        put(node, "open_serial", world.lines.open_serial)
+        put(serial_port, "open_serial", world.lines.open_serial)
         put(pty_port, "open_pty", world.lines.open_pty)
         put(simulated_nodes, "open_pty", world.lines.open_pty)
         put(cellular, "open_stream", world.open_stream)

@@ -3,20 +3,13 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fieldagent.agent.radios.kiss import DESTINATION
-from fieldagent.wire import kiss
 from fieldagent.wire.ax25 import Callsign, Frame, decode, encode, parse_callsign
-from fieldagent.wire.envelope import Ack, Entry
-from fieldagent.wire.envelope import encode as encode_envelope
 from fieldagent.wire.errors import LocalProtocolError, RemoteProtocolError
-
-ROOT = Path(__file__).parents[2]
 
 calls = st.builds(Callsign, st.from_regex(r"[A-Z0-9]{1,6}", fullmatch=True), st.integers(0, 15))
 frames = st.builds(
@@ -30,13 +23,6 @@ ADDRESSES = "9c6e988a9a40e0" + "9c946ea0404061"
 def test_ui_frame_has_the_bytes_of_the_specification() -> None:
     frame = Frame(Callsign("NJ7P"), Callsign("N7LEM"), b"hi")
     assert encode(frame).hex() == ADDRESSES + "03f0" + b"hi".hex()
-
-
-def test_documented_ax25_frame_matches_the_code() -> None:
-    """`docs/reference/node-link.md` maps a packet to AX.25 and KISS in this way."""
-    packet = encode_envelope([Entry(12, Ack(7, digest=bytes.fromhex("a1b2c3d4")))], origin=5)
-    frame = encode(Frame(parse_callsign("N0CALL-7"), DESTINATION, packet))
-    assert f"`{kiss.encode(frame).hex()}`" in (ROOT / "docs/reference/node-link.md").read_text()
 
 
 @given(frames)

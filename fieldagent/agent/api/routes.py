@@ -17,7 +17,6 @@ from fieldagent.agent.api import (
     commands,
     forecast,
     metrics,
-    neighbour_listing,
     package_listing,
     people,
     places,
@@ -257,11 +256,10 @@ class LocalApi:
                 ),
                 "receipts": receipts,
                 "reached": [] if package is None else people.list_stages(self._journal, package),
-                "unconfirmed": neighbour_listing.list_unconfirmed_stations(
-                    self._journal,
-                    self._parts.station,
-                    package_state.sequence,
-                    package_state.deliveries,
+                "unconfirmed": []
+                if self._parts.station is None
+                else self._parts.station.list_unconfirmed_stations(
+                    package_state.sequence, package_state.deliveries
                 ),
                 "late": late,
                 "history": story,
@@ -371,10 +369,12 @@ class LocalApi:
         return make_json_response({"requestId": id, "hooks": list(hooks)}, 202)
 
     async def answer_neighbours(self, request: Request) -> Response:
-        """Return the kits that were heard by radio."""
-        return make_json_response(
-            neighbour_listing.list_neighbours(self._journal, self._parts.station)
-        )
+        """Return the kits that were heard by radio. The member `station` is null if there is no
+        radio.
+        """
+        if (station := self._parts.station) is None:
+            return make_json_response({"station": None, "neighbours": [], "remoteStations": []})
+        return make_json_response(station.list_neighbours())
 
     async def answer_mesh(self, request: Request) -> Response:
         """Return the people whose handheld radios are in range. The list is empty if the kit has no

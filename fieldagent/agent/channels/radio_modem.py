@@ -1,7 +1,7 @@
 """Interface between a radio and the Radio channel.
 
-Each radio of `agent/radios/` is opened as a `RadioModem`. A radio transmits and receives packets,
-but does not guarantee their delivery. The layers above guarantee the delivery between agents.
+Each radio among kits is opened as a `RadioModem`. A radio transmits and receives packets, but does
+not guarantee their delivery. The layers above guarantee the delivery between agents.
 """
 
 from __future__ import annotations

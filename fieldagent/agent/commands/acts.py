@@ -18,7 +18,6 @@ import trio
 
 from fieldagent import __version__
 from fieldagent.agent import outcomes
-from fieldagent.agent.assembly import derive_air_keys, get_secrets
 from fieldagent.agent.channels.contract import LinkState
 from fieldagent.agent.commands.hands import CannotBeDone, CommandContext, CommandFailed
 from fieldagent.agent.journal import commands, incident, outbound, program_deltas
@@ -42,7 +41,6 @@ from fieldagent.system.signed_release import parse_release
 from fieldagent.system.wording import format_count
 from fieldagent.wire.command_settings import parse_offer
 from fieldagent.wire.kit_note import ZIPAPP, OfferReport, ProgramOffer, SettingsOffer
-from fieldagent.wire.sealed_key import open_key
 from fieldagent.wire.settings_change import NotAChange, get_kit_id
 from fieldagent.wire.signed_delta import parse_payload
 
@@ -247,27 +245,11 @@ async def change_radio_key(context: CommandContext, command_record: StoredComman
     Raises CannotBeDone if this kit cannot use the key, and CommandFailed if the key cannot be
     stored.
     """
-    from fieldagent.agent.mesh import radio_keys
-    from fieldagent.agent.mesh.key_change import GroupKeys
-
     step, sealed = command_record.command.arguments
     assert isinstance(step, int) and isinstance(sealed, bytes)
     if (station := context.parts.station) is None:
         return "no radio is configured: there is nothing to change"
-    before = radio_keys.load(context.settings)
-    if not before.keys:
-        raise CannotBeDone("no radio-key is set on this kit")
-    if (new := open_key(sealed, get_secrets(context.settings))) is None:
-        raise CannotBeDone("the key is encrypted for another satellite-key or hub-token")
-    keys = radio_keys.make_keys_after(before, step, new)
-    try:
-        await trio.to_thread.run_sync(partial(radio_keys.store, context.settings, keys))
-    except OSError as error:
-        raise CommandFailed(f"the key cannot be kept: {error.strerror}") from None
-    station.use_group_keys(
-        GroupKeys(derive_air_keys(keys.keys), derive_air_keys(keys.dropped)), keys.step
-    )
-    return f"step {step} of 3"
+    return await station.change_key(step, sealed)
 
 
 async def hold_packages(context: CommandContext, command_record: StoredCommand) -> str:

@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 
 
 class Carrier(Protocol):
-    """Sends the hub's messages to neighbours by radio, as `mesh.relay_down` does."""
+    """Sends the hub's messages to neighbours by radio."""
 
     def store(
         self, db: sqlite3.Connection, down: Sequence[ForwardedUpdate], now: float

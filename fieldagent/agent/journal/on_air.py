@@ -30,8 +30,7 @@ def list_others_items(
     """
     rows = journal.read(
         "SELECT -origin, sequence, substr(digest, 1, ?) FROM arrived"
-        # Rows with a longer digest are items that were relayed to the hub (`mesh.relay`): skip
-        # them.
+        # Rows with a longer digest are items that were relayed to the hub: skip them.
         " WHERE origin < 0 AND origin != -? AND sequence > 0 AND whole IS NULL AND NOT sos"
         " AND length(digest) = ? ORDER BY at DESC LIMIT ?",
         *(DIGEST_BYTES, own_station, FINGERPRINT_BYTES, limit),

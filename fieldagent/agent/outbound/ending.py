@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import trio
 
@@ -23,12 +23,14 @@ from fieldagent.package.package import Channel, Package, Status
 from fieldagent.system.sentence import sentence
 from fieldagent.wire.envelope import Ack, compute_item_digest
 
-if TYPE_CHECKING:
-    from fieldagent.agent.outbound.radio_piggyback import RadioPiggyback
-
 
 class AgentStopping(Exception):
     """The agent stops before the Package has ended; the Package continues after the next start."""
+
+
+class Acknowledger(Protocol):
+    def acknowledge(self, sequence: int, ack: Ack) -> None:
+        """Send a neighbour the acknowledgement of its item with this number."""
 
 
 class Endings:
@@ -48,7 +50,7 @@ class Endings:
         clock: Callable[[], float],
         fan_out: FanOut = FanOut.EVERY,
         ends_when_heard: bool = False,
-        neighbours: RadioPiggyback | None = None,
+        neighbours: Acknowledger | None = None,
     ) -> None:
         self.clock = clock
         self._journal = journal

@@ -19,15 +19,17 @@ from typing import Any
 
 from fieldagent.agent.channels.healing_steps import check_step
 from fieldagent.agent.channels.serial_check import check_serial_port
-from fieldagent.agent.kit_part import find_enabled_parts, get_device_parts, get_device_ports
-from fieldagent.agent.mesh import radio_keys, troubles
-from fieldagent.agent.mesh.key_change import KeyStep, describe_step
+from fieldagent.agent.kit_part import (
+    KitPart,
+    find_enabled_parts,
+    get_device_parts,
+    get_device_ports,
+)
 from fieldagent.agent.modem_healing import make_healing
 from fieldagent.agent.network_page import get_files
 from fieldagent.agent.outbound.budget import compute_sos_reserve
-from fieldagent.agent.radios.registry import load_radio
 from fieldagent.agent.satellites.registry import load_modem
-from fieldagent.agent.settings import ENVIRONMENT, Settings, get_radio_place, load
+from fieldagent.agent.settings import ENVIRONMENT, Settings, get_channels, load
 from fieldagent.kit.local_http import CallFailed, call
 from fieldagent.page import map_file
 from fieldagent.page.tiles import UnusableMap
@@ -114,19 +116,13 @@ def _list_findings(settings: Settings) -> Iterator[Finding]:
     yield running.finding or _check_api_port(settings.api_port)
     moved = _find_moved_ports(settings, running)
     yield from moved.values()
-    if not (settings.satellite_port or settings.hub_address or settings.radio_port):
+    if not get_channels(settings):
         keys = "satellite-port, radio-port or hub-address"
         yield Finding(False, f"no channel is configured: set {keys}")
     if settings.satellite_port is not None and "satellite-port" not in moved:
         yield from _check_satellite(settings, settings.satellite_port, running)
     if settings.satellite_port is not None and settings.satellite_credits_per_day is not None:
         yield _reserve(settings.satellite_credits_per_day, settings.satellite_sos_reserve)
-    if settings.radio_port is not None:
-        if "radio-port" not in moved:
-            yield _check_radio(settings, settings.radio_port)
-        yield _reach(settings.radio_hops)
-        yield from _check_key_change(settings, running)
-        yield from _seal(settings, running)
     yield from _check_devices(settings, running, moved)
     yield from _check_healing(settings)
     if settings.hub_address is not None:
@@ -147,7 +143,9 @@ def _check_parts(settings: Settings, agent: RunningAgent) -> Iterator[Finding]:
     for name, part in find_enabled_parts(settings.parts).items():
         if part.check and not part.devices:
             status = None if agent.status is None else agent.status.get(name)
-            yield from import_own(part.check)(settings.parts[name], status)
+            yield from import_own(part.check)(
+                settings.parts[name], status, settings.state_directory
+            )
 
 
 def _check_devices(
@@ -158,10 +156,18 @@ def _check_devices(
     for port, part in get_device_parts().items() if enabled_parts else ():
         if part.name not in enabled_parts or port in moved:
             continue
-        status = agent.status
-        if status is not None:
-            status = status["channels"]["Cellular"] if part.bearer else status.get(part.name)
-        yield from import_own(part.check)(settings.parts[part.name], status)
+        status = None if agent.status is None else _get_member(part, agent.status)
+        yield from import_own(part.check)(
+            settings.parts[part.name], status, settings.state_directory
+        )
+
+
+def _get_member(part: KitPart, status: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Return the member of the agent's status that describes a part's device."""
+    if part.bearer or part.station:
+        member: Mapping[str, Any] = status["channels"]["Cellular" if part.bearer else "Radio"]
+        return member
+    return status.get(part.name)
 
 
 def _has_hook(settings: Settings) -> bool:
@@ -181,7 +187,6 @@ def _find_moved_ports(settings: Settings, agent: RunningAgent) -> dict[str, Find
     ports_in_use = (agent.status or {}).get("ports")
     wanted_ports = {
         "satellite-port": settings.satellite_port,
-        "radio-port": settings.radio_port,
         **get_device_ports(settings.parts),
     }
     return {
@@ -332,58 +337,6 @@ def _check_as_agent_sees(port: str, channel: Mapping[str, Any]) -> Finding:
     bars = "unknown" if channel["signal"] is None else f"{channel['signal']} of 5"
     state = f"{channel['state']}{reason_text}, signal {bars}"
     return Finding(not is_bad, f"{port}: the running agent reports for {modem_text}: {state}")
-
-
-def _check_radio(settings: Settings, port: str) -> Finding:
-    kind = load_radio(settings.radio_protocol)
-    if kind.check is None:
-        return check_serial_port(Path(port))
-    return kind.check(get_radio_place(settings))
-
-
-def _reach(hops: int) -> Finding:
-    """Return a Finding about the number of kits over which an SOS can travel."""
-    if hops == 1:
-        return Finding(True, "radio-hops=1: this kit passes on no SOS of other kits")
-    return Finding(
-        True,
-        f"radio-hops={hops}: in a line of kits, an SOS reaches the {hops} nearest kits in each"
-        " direction; for a longer line, set a larger number on each kit (at most 7)",
-    )
-
-
-def _check_key_change(settings: Settings, agent: RunningAgent) -> Iterator[Finding]:
-    """Yield the step of the key change. If an agent runs, also yield the stations that send with
-    the old key and with the new key.
-    """
-    step = radio_keys.load(settings).step
-    if agent.status is None:
-        change: Mapping[str, Any] = {"step": step, "old": [], "new": []}
-    else:
-        radio = agent.status["channels"]["Radio"]
-        change = radio.get("keyChange") or {"step": KeyStep.NONE}
-    if change["step"] != step:
-        yield Finding(False, "radio-key was changed after the agent started: restart the agent")
-    elif step is not KeyStep.NONE:
-        yield Finding(True, describe_step(step, change["old"], change["new"]))
-
-
-def _seal(settings: Settings, agent: RunningAgent) -> Iterator[Finding]:
-    """Yield findings about who can read the messages, and about kits in range that use another
-    setting.
-    """
-    seals = settings.radio_seal == "on"
-    if seals:
-        yield Finding(
-            True, "radio-seal=on: only kits with the radio-key can read this kit's packets"
-        )
-    if agent.status is not None:
-        radio = agent.status["channels"]["Radio"]
-        for trouble_kind in (troubles.Trouble.NOT_SEALED, troubles.Trouble.SEALED):
-            if count := radio.get(trouble_kind.member):
-                yield Finding(
-                    True, f"since the agent began {troubles.describe_trouble(trouble_kind, count)}"
-                )
 
 
 def _check_hub(settings: Settings, address: str) -> Finding:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from fieldagent.agent import agent
 from fieldagent.agent.only_one import AlreadyRunning
-from fieldagent.agent.settings import get_default_path, load
+from fieldagent.agent.settings import get_channels, get_default_path, load
 from fieldagent.cli.kit.plain_run import RunArguments
 from fieldagent.http.listeners import ListenFailed, PortTaken
 from fieldagent.store.group import StoreFailed
@@ -36,7 +36,7 @@ def run(arguments: RunArguments) -> int:
         if code == SETTINGS:
             print_failure("once corrected, try `fieldagent check`")
         return code
-    if not (settings.satellite_port or settings.radio_port or settings.hub_address):
+    if not get_channels(settings):
         keys = "satellite-port, radio-port or hub-address"
         settings_path = arguments.config or get_default_path()
         log.warning("no channel is configured: set %s in %s", keys, settings_path)

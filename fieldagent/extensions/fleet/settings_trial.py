@@ -21,11 +21,12 @@ from pathlib import Path
 from fieldagent.agent import outcomes
 from fieldagent.agent.from_afar import NotForThisKit, change_settings
 from fieldagent.agent.outcomes import OFFER
-from fieldagent.agent.settings import Settings, load
+from fieldagent.agent.settings import Settings, get_channels, load
 from fieldagent.kit import kit_health
 from fieldagent.kit.kit_health import HealthConditions
 from fieldagent.kit.provision import GROUP
 from fieldagent.kit.root_units import read_offer, read_trial, remove_offer, wait_until_alone
+from fieldagent.package.package import Channel
 from fieldagent.system.exit_codes import ERROR, OK, REFUSED
 from fieldagent.system.folder import replace_file, sync_folder
 from fieldagent.system.lazy_dataclass import dataclass
@@ -161,9 +162,9 @@ def _find_required_channels(new_settings: Settings, *, by_satellite: bool) -> di
     included, with one exception. If a command over satellite brought the settings and the link does
     not work, the satellite modem is included instead.
     """
-    configured = {"Satellite": new_settings.satellite_port, "Radio": new_settings.radio_port}
+    kept = get_channels(new_settings) - {Channel.CELLULAR}
     now = kit_health.fetch_working_channels(new_settings.api_port) or {}
-    channels_again = {name: now[name] for name in now if configured.get(name)}
+    channels_again = {name: now[name] for name in now if name in kept}
     if by_satellite and "Cellular" not in now:
         return {"Satellite": "no service"} | channels_again
     return channels_again | {"Cellular": "ready"}

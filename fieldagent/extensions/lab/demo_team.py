@@ -1,5 +1,5 @@
 """`fieldagent demo --team 3`: runs several kits in one terminal. The kits reach each other over a
-simulated radio, without any hardware (`agent/radios/udp.py`).
+simulated radio, without any hardware (`radio-protocol=udp`).
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ import trio
 from fieldagent.agent import agent
 from fieldagent.agent.settings import Settings, parse
 from fieldagent.cli.kit.run import run_to_end
-from fieldagent.system.exit_codes import USAGE
+from fieldagent.system.exit_codes import SETTINGS, USAGE
 from fieldagent.system.log_lines import print_failure, start_logging
+from fieldagent.system.properties import InvalidSettings
 from fieldagent.system.signals import StopRequests
 from fieldagent.system.terminal import escape_line
 
@@ -53,9 +54,14 @@ def run_demo_team(arguments: argparse.Namespace) -> int:
     air = f"udp://127.255.255.255:{_find_free_port()}"
     with tempfile.TemporaryDirectory(prefix="fieldagent-team-") as directory:
         home = Path(directory)
-        kits = [
-            _make_kit_settings(home, number, air, arguments) for number in range(arguments.team)
-        ]
+        try:
+            kits = [
+                _make_kit_settings(home, number, air, arguments) for number in range(arguments.team)
+            ]
+        except InvalidSettings as invalid:
+            # A program without the extension `radio` has no radio for the team.
+            print_failure(invalid.faults[0])
+            return SETTINGS
         return run_to_end(partial(_run, kits, arguments.loss), home)
 
 
@@ -86,7 +92,7 @@ async def _run(kits: Sequence[Settings], loss: int, asks: StopRequests) -> None:
             stop_signals, received_signals = trio.open_memory_channel[signal.Signals](inf)
             tell_channels.append(stop_signals)
             port = await nursery.start(_run_one, kit, received_signals)
-            pages.append((kit.radio_name, port))
+            pages.append((kit.state_directory.name, port))
         page_list = "\n".join(f"  {name:<5} http://127.0.0.1:{port}/" for name, port in pages)
         values = {"count": len(kits), "loss": loss, "pages": page_list, "port": pages[0][1]}
         print(WELCOME.format(**values), flush=True)
@@ -100,6 +106,6 @@ async def _run(kits: Sequence[Settings], loss: int, asks: StopRequests) -> None:
 
 async def _run_one(kit: Settings, asks: StopRequests, task_status: trio.TaskStatus[int]) -> None:
     def emit(line: str) -> None:
-        print(f"[{kit.radio_name}] {escape_line(line)}", flush=True)
+        print(f"[{kit.state_directory.name}] {escape_line(line)}", flush=True)
 
     await agent.run(kit, emit, asks, task_status=task_status)

@@ -11,7 +11,9 @@ from fieldagent.extensions.people.settings import PeopleSettings
 from fieldagent.system.finding import Finding
 
 
-def check(settings: PeopleSettings, mesh: Mapping[str, Any] | None) -> Iterator[Finding]:
+def check(
+    settings: PeopleSettings, mesh: Mapping[str, Any] | None, folder: Path
+) -> Iterator[Finding]:
     """Yield the state of the radio, from the running agent's status or from the radio's port."""
     port = settings.port or ""
     if mesh:

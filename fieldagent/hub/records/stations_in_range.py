@@ -21,7 +21,7 @@ STATIONS_MAX = 64
 NEXT_CARRIER_AFTER_S = 900.0
 REGIVE_AFTER_S = 86_400.0
 """Seconds after which a carrier gets an item again. This is the longest time for which a carrier
-tries to relay it (`agent.mesh.relay_down.RETENTION_S`)."""
+tries to relay it (`RETENTION_S` of the radio's `relay_down`)."""
 
 
 def delete_neighbours(db: Db, carrier: int) -> None:

@@ -9,7 +9,7 @@ import pytest
 from fieldagent.agent.satellites.registry import load_modem
 from fieldagent.agent.settings import parse
 from fieldagent.system.exit_codes import OK
-from tests.cli.test_setup import begin, check_written, settings, setup
+from tests.extensions.test_setup import begin, check_written, settings, setup
 from tests.processes import imt_sky
 
 PATH = Path("agent.properties")

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from tests.agent.channels.test_dire_wolf import cli
 from tests.dire_wolf import PORTS, wolves
 from tests.extensions.people.camp import hears, learn
+from tests.extensions.radio.test_dire_wolf import cli
 from tests.processes import Running, started, until
 
 BEACON = (

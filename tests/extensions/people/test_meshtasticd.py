@@ -15,8 +15,8 @@ from socket import create_connection
 
 import pytest
 
-from tests.cli.test_radio import told
 from tests.extensions.people.test_auto import is_ready, mesh, people_kit
+from tests.extensions.test_detection import told
 from tests.hub.test_journey import folder
 from tests.processes import free_port, until
 

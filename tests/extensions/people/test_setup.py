@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from fieldagent.system.exit_codes import OK, SETTINGS, USAGE
-from tests.cli.test_radio import shown
-from tests.cli.test_setup import begin, settings, setup
 from tests.extensions.lab.simulator.test_simulate_node import nodes
+from tests.extensions.test_detection import shown
+from tests.extensions.test_setup import begin, settings, setup
 from tests.processes import sky
 
 

@@ -15,7 +15,7 @@ from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.journal.records import DAMAGED_DELIVERY, RELAYED, EndedDelivery
 from fieldagent.agent.journal.repair import write_repaired_journal
 from fieldagent.agent.journal.schema import JOURNAL
-from fieldagent.agent.mesh.relay import Relay, enter
+from fieldagent.extensions.radio.mesh.relay import Relay, enter
 from fieldagent.package.package import Channel, Message, Package
 from fieldagent.store.sqlite import connect
 from fieldagent.wire.envelope import Entry

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.test_setup import begin, check_written
+from tests.extensions.test_setup import begin, check_written
 from tests.processes import MODULE, Running
 
 

@@ -227,7 +227,7 @@ class Kit:
                 driver = drivers.DRIVERS[channel](agent.settings, agent.parts, agent.progress)
                 nursery.start_soon(partial(keep, channel, driver, mend=outbox.requeue_lost))
             if agent.parts.station is not None:
-                nursery.start_soon(keep, "the rounds", agent.parts.station.repeating.run)
+                nursery.start_soon(keep, "the rounds", agent.parts.station.run)
             self.agent = agent
             try:
                 await trio.sleep_forever()

@@ -5,6 +5,7 @@ dispatchers.
 from __future__ import annotations
 
 import logging
+import random
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
@@ -16,15 +17,10 @@ import trio
 import trio.testing
 
 from fieldagent.agent import agent as shipped
-from fieldagent.agent import drivers
-from fieldagent.agent.channels import cellular, sbd_modem
+from fieldagent.agent.channels import cellular, sbd_modem, serial_port
 from fieldagent.agent.channels.connecting import ServerPlace, Unreachable
 from fieldagent.agent.channels.contract import LinkState
 from fieldagent.agent.channels.hub_connection import HubAddress
-from fieldagent.agent.mesh import repeating, station
-from fieldagent.agent.outbound import radio_piggyback
-from fieldagent.agent.radios import node
-from fieldagent.agent.satellites import sbd
 from fieldagent.extensions.lab.drill.desk import DrillDesk
 from fieldagent.extensions.lab.drill.kit import Kit, list_faults
 from fieldagent.extensions.lab.drill.lines import SimulatedLines, Wire
@@ -61,8 +57,6 @@ HUB_PARTS = (
 )
 """Parts of the hub that a drill runs. Calls to the operator are not among them, because the drill
 makes these calls itself."""
-RANDOM_MODULES = (drivers, radio_piggyback, repeating, sbd, station)
-"""Modules of the agent that use random numbers."""
 REPORT_INTERVAL_S = 6 * 3600.0
 
 
@@ -151,19 +145,13 @@ class World:
         """Return the replacements in the agent and the hub: lines, links, the clock, random
         numbers, and calls that need no thread.
         """
-        chance: list[tuple[object, str, object]] = [
-            (module, "random", self)
-            if hasattr(module, "random")
-            else (module, "Random", self.Random)
-            for module in RANDOM_MODULES
-        ]
         return [
-            *chance,
+            (random, "Random", self.Random),
             (shipped, "time", self),
             (shipped_hub, "time", self),
             (trio.to_thread, "run_sync", run_at_once),
             (sbd_modem, "open_serial", self.lines.open_serial),
-            (node, "open_serial", self.lines.open_serial),
+            (serial_port, "open_serial", self.lines.open_serial),
             (pty_port, "open_pty", self.lines.open_pty),
             (simulated_nodes, "open_pty", self.lines.open_pty),
             (cellular, "open_stream", self._open_stream),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from fieldagent.agent.channels.contract import LinkState
@@ -27,7 +28,7 @@ async def probe(settings: MqttSettings) -> str:
     return ""
 
 
-def check(settings: MqttSettings, status: Mapping[str, Any] | None) -> list[Finding]:
+def check(settings: MqttSettings, status: Mapping[str, Any] | None, folder: Path) -> list[Finding]:
     """Connect to the broker once with another client id than the agent, so that the agent's session
     continues. `status` is the broker's member of `GET /api/status`, or None if no agent is running.
     """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 from fieldagent.extensions.sms.agent.modem_kinds import find_modem_kind
@@ -10,7 +11,9 @@ from fieldagent.extensions.sms.agent.settings import SmsSettings
 from fieldagent.system.finding import Finding
 
 
-def check(settings: SmsSettings, cellular: Mapping[str, Any] | None) -> Iterator[Finding]:
+def check(
+    settings: SmsSettings, cellular: Mapping[str, Any] | None, folder: Path
+) -> Iterator[Finding]:
     """Yield findings from the running agent's status. If no agent is running, yield findings from
     the port.
     """
