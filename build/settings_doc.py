@@ -16,7 +16,7 @@ from fieldagent.agent.kit_part import get_device_parts, list_part_keys
 from fieldagent.agent.satellites.registry import get_modems as modem_names
 from fieldagent.agent.satellites.registry import load_modem
 from fieldagent.hub import settings as hub
-from fieldagent.hub.escalation.registry import get_contact_kinds
+from fieldagent.hub.contact.registry import get_contact_kinds
 from fieldagent.hub.operator.registry import get_operators
 from fieldagent.system.properties import Key
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import trio
 
-from fieldagent.hub.escalation.contract import ContactHost, ContactKind, Notice, Own, Send
+from fieldagent.hub.contact.contract import ContactHost, ContactKind, Notice, Own, Send
 from fieldagent.system.folder import replace_file
 from fieldagent.system.properties import Key, read_absolute_path
 from fieldagent.system.wording import describe_reason

@@ -87,6 +87,7 @@ INSIDE = {
         *(
             "records",
             "access",
+            "contact",
             "part",
             "field",
             "api",

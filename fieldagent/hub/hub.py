@@ -37,12 +37,12 @@ from fieldagent.hub.bridge.contract import BridgeHost
 from fieldagent.hub.bridge.registry import get_bridges
 from fieldagent.hub.console import Console
 from fieldagent.hub.console.guest_link import Guest, GuestLink
+from fieldagent.hub.contact.contract import AnswerServices, ContactHost
+from fieldagent.hub.contact.registry import ContactSenders, get_contact_kinds
 from fieldagent.hub.contract import Device, Estimate, ItemResult
-from fieldagent.hub.escalation import answers, chain, kit_sms, notification, outward
+from fieldagent.hub.escalation import answers, chain, notification, outward
 from fieldagent.hub.escalation.answer_page import AnswerPage
-from fieldagent.hub.escalation.contract import AnswerServices, ContactHost
-from fieldagent.hub.escalation.registry import ContactSenders, get_contact_kinds
-from fieldagent.hub.field import kit_watch, mobile_terminated, operator_calls
+from fieldagent.hub.field import kit_sms, kit_watch, mobile_terminated, operator_calls
 from fieldagent.hub.field.ip_link import Links
 from fieldagent.hub.field.mailbox import IpMailbox
 from fieldagent.hub.field.mobile_originated import MobileOriginatedReceiver

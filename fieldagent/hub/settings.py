@@ -17,8 +17,8 @@ from fieldagent.extensions import add_extensions, find_absent_extension
 from fieldagent.http.address import Network
 from fieldagent.hub.bridge.contract import BridgeKind
 from fieldagent.hub.bridge.registry import get_bridges
-from fieldagent.hub.escalation.contract import ContactKind
-from fieldagent.hub.escalation.registry import get_contact_kinds
+from fieldagent.hub.contact.contract import ContactKind
+from fieldagent.hub.contact.registry import get_contact_kinds
 from fieldagent.hub.operator.contract import OperatorKind
 from fieldagent.hub.operator.registry import get_operators
 from fieldagent.hub.store.contract import DatabaseOptions

@@ -44,3 +44,10 @@ def read_catalogue(package: str, language: str) -> dict[str, Any]:
         )
         return {}
     return loaded
+
+
+def translate_from(package: str, language: str, text: str, /, **values: object) -> str:
+    """Return the text in `language`, from the catalogue of a package. `values` replace placeholders
+    such as {name}. If the catalogue does not contain the text, return it in English.
+    """
+    return fill_in(read_catalogue(package, language).get(text, text), values)

@@ -37,7 +37,7 @@ class Extension:
     operators: Mapping[str, str] = field(default_factory=dict)
     """`hub.operator.contract.OperatorKind` by name."""
     contact_kinds: Mapping[str, str] = field(default_factory=dict)
-    """`hub.escalation.contract.ContactKind` by its name in the database."""
+    """`hub.contact.contract.ContactKind` by its name in the database."""
     hub_parts: Mapping[str, str] = field(default_factory=dict)
     """`hub.part.HubPart` by name."""
     hub_api: str = ""

@@ -1,4 +1,4 @@
-"""Formats numbers and errors for sentences."""
+"""Formats numbers, errors and third-party text for sentences."""
 
 from __future__ import annotations
 
@@ -33,3 +33,12 @@ def format_duration(seconds: float) -> str:
     if seconds <= 48 * 3600:
         return f"{ceil(seconds / 3600)} h"
     return f"{ceil(seconds / 86_400)} days"
+
+
+def make_visible(text: str) -> str:
+    """Return the text as one line without invisible characters, because an unknown person may have
+    written it.
+    """
+    line = " ".join(text.split())
+    visible = (each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in line)
+    return "".join(visible)

@@ -27,10 +27,10 @@ from fieldagent.hub.access.imei_claims import CLAIMS, IS_CLAIMED
 from fieldagent.hub.administration import api as administration
 from fieldagent.hub.administration.acts import AdministrationContext
 from fieldagent.hub.api import reading
+from fieldagent.hub.contact.contract import ContactHost
+from fieldagent.hub.contact.registry import ContactSenders
 from fieldagent.hub.contract import Bearer, UnknownDevice
 from fieldagent.hub.escalation import contacts
-from fieldagent.hub.escalation.contract import ContactHost
-from fieldagent.hub.escalation.registry import ContactSenders
 from fieldagent.hub.field import dead_letters
 from fieldagent.hub.records import sending, usage
 from fieldagent.hub.records.usage_file import CountedDay

@@ -13,9 +13,9 @@ from unittest.mock import Mock
 import pytest
 import trio
 
+from fieldagent.hub.contact.contract import Notice
+from fieldagent.hub.contact.registry import get_contact_kinds
 from fieldagent.hub.escalation import outward as escalation
-from fieldagent.hub.escalation.contract import Notice
-from fieldagent.hub.escalation.registry import get_contact_kinds
 from fieldagent.hub.records import outward
 from fieldagent.hub.store.contract import Store
 from fieldagent.package.delivery import Stage

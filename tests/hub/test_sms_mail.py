@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from fieldagent.hub.contact.contract import ContactAnswer
 from fieldagent.hub.contract import Bearer, UnknownDevice
-from fieldagent.hub.escalation.contract import ContactAnswer
-from fieldagent.hub.escalation.kit_sms import KitSmsInbox
 from fieldagent.hub.field import sms_mail
+from fieldagent.hub.field.kit_sms import KitSmsInbox
 from fieldagent.hub.records import due_receipts, sos
 from fieldagent.hub.records.ledger import confirm_all
 from fieldagent.hub.store.contract import Db, Store

@@ -28,9 +28,9 @@ pytest.importorskip("cryptography", reason="needs extra `push`")
 
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from fieldagent.hub.contact.contract import Notice
 from fieldagent.hub.escalation import mail, web_push
 from fieldagent.hub.escalation.browser import find_subject
-from fieldagent.hub.escalation.contract import Notice
 from fieldagent.hub.escalation.web_push import Subscription, encrypt
 from fieldagent.hub.store.opening import open_store
 from fieldagent.webhook.delivery import HandoverOutcome

@@ -22,10 +22,10 @@ from fieldagent.cli.hub.opened_store import (
 )
 from fieldagent.hub.access import directory
 from fieldagent.hub.access.directory import Refused, Row
+from fieldagent.hub.contact.contract import ContactHost, ContactKind
+from fieldagent.hub.contact.registry import ContactSenders, find_kind, get_contact_kinds
 from fieldagent.hub.escalation import chain, contacts, notice
 from fieldagent.hub.escalation.contacts import AlarmContact
-from fieldagent.hub.escalation.contract import ContactHost, ContactKind
-from fieldagent.hub.escalation.registry import ContactSenders, find_kind, get_contact_kinds
 from fieldagent.hub.records import sending
 from fieldagent.hub.settings import HubSettings, get_default_path
 from fieldagent.hub.store.contract import Db, Store

@@ -19,7 +19,7 @@ from fieldagent.hub.administration.records import RecordsApi
 from fieldagent.hub.administration.usage import UsageApi
 from fieldagent.hub.administration.users import UsersApi
 from fieldagent.hub.administration.webhooks import WebhooksApi
-from fieldagent.hub.escalation.registry import ContactSenders
+from fieldagent.hub.contact.registry import ContactSenders
 from fieldagent.hub.field.mobile_originated import MobileOriginatedReceiver
 from fieldagent.hub.operator.registry import get_operator_places
 from fieldagent.hub.records.usage import Prices

@@ -23,9 +23,9 @@ from fieldagent.hub.access.bodies import (
 from fieldagent.hub.access.caller import Caller
 from fieldagent.hub.access.directory import Refused
 from fieldagent.hub.administration.acts import AdministrationContext
+from fieldagent.hub.contact.registry import ContactSenders, find_kind
 from fieldagent.hub.escalation import chain, contacts, notice
 from fieldagent.hub.escalation.contacts import TRIES_MAX, WAIT_LEAST, WAIT_MOST, AlarmContact
-from fieldagent.hub.escalation.registry import ContactSenders, find_kind
 from fieldagent.hub.records import quiet, sending
 from fieldagent.hub.records.alarm import INCIDENT_KINDS
 from fieldagent.hub.records.quiet import HOURS, NO_QUIET_HOURS, WrongHours, parse_hours

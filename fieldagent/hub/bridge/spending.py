@@ -8,8 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from fieldagent.hub.api.sos_desk import GRACE_S
-from fieldagent.hub.escalation import texts_to_kits
-from fieldagent.hub.field import cost
+from fieldagent.hub.field import cost, texts_to_kits
 from fieldagent.hub.records import ledger
 from fieldagent.hub.records.ledger import ItemIds, Posting
 from fieldagent.hub.store.contract import Db, make_membership

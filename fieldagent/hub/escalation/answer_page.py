@@ -29,6 +29,7 @@ from fieldagent.package.writing import format_clock_time
 from fieldagent.page.files import POLICY
 from fieldagent.page.language import LANGUAGES
 from fieldagent.store.group import NOT_STORED
+from fieldagent.system.wording import make_visible
 
 BODY = 4_096
 """Largest number of bytes of the form."""
@@ -177,7 +178,7 @@ def _make_question_page(db: Db, link: AlarmLink, incident: Sos, language: str) -
     raised_text = translate(language, "Raised {time}. No one has answered yet.", time=time)
     lines = [translate(language, "Text: {text}", text=newest_text)] if newest_text else []
     ask = "{name}, press the button only if you take over."
-    lines.append(translate(language, ask, name=notice.make_visible(link.name)))
+    lines.append(translate(language, ask, name=make_visible(link.name)))
     if sos_desk.can_kit_receive(db, incident):
         consequence = translate(
             language, "Its kit receives your name, and no other contact is alerted."
@@ -222,7 +223,7 @@ def _format_place(position: Mapping[str, Any] | None, language: str) -> str:
 
 def _make_answered_page(db: Db, link: AlarmLink, incident: Sos, language: str) -> Response:
     facts = sos_desk.describe_for_pager(db, incident.id, "")
-    kit, name = notice.make_visible(facts["device"]), notice.make_visible(link.name)
+    kit, name = make_visible(facts["device"]), make_visible(link.name)
     text = "The hub notifies {kit} that {name} takes over as soon as the kit can be reached."
     lines = [translate(language, text, kit=kit, name=name)]
     if not sos_desk.can_kit_receive(db, incident):
@@ -273,4 +274,4 @@ def _read_text(request: Request) -> str:
         fields: Mapping[str, list[str]] = parse_qs(request.body.decode())
     except ValueError:
         raise Problem(400, "the body is no form") from None
-    return shorten_update_text(notice.make_visible(" ".join(fields.get("text", []))))
+    return shorten_update_text(make_visible(" ".join(fields.get("text", []))))

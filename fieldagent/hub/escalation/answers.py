@@ -26,21 +26,26 @@ import re
 from collections.abc import Callable
 from functools import partial
 
+from fieldagent.hub import refusals
 from fieldagent.hub.access.directory import Refused
 from fieldagent.hub.api import sos_desk
-from fieldagent.hub.escalation import alarm_link, contacts, correspondence, notice, texts_to_kits
+from fieldagent.hub.contact.contract import ContactAnswer
+from fieldagent.hub.escalation import alarm_link, contacts, correspondence, notice
 from fieldagent.hub.escalation.alarm_link import AlarmLink
 from fieldagent.hub.escalation.contacts import AlarmContact
-from fieldagent.hub.escalation.contract import ContactAnswer
 from fieldagent.hub.escalation.correspondence import WrittenMessage
 from fieldagent.hub.escalation.language import find_canned, translate
+from fieldagent.hub.field import texts_to_kits
 from fieldagent.hub.records import alarm, sending, sos
 from fieldagent.hub.records.due_receipts import WORD_MAX
 from fieldagent.hub.records.ledger import Posting
 from fieldagent.hub.records.sos import Actor, Sos
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.package.package import Message
+from fieldagent.page.language import read_catalogue
 from fieldagent.system.lazy_named_tuple import NamedTuple
+from fieldagent.system.sentence import translate_text
+from fieldagent.system.wording import make_visible
 
 log = logging.getLogger(__name__)
 
@@ -68,7 +73,7 @@ def parse_answer_text(text: str) -> AnswerText:
     """Parse a text such as `OK 471123 on our way`. Each part can be missing."""
     match = _TEXT.fullmatch(text)
     assert match is not None, "every part of it may be missing"
-    visible_text = notice.make_visible(match[3])
+    visible_text = make_visible(match[3])
     return AnswerText(match[1] is not None, match[2] or "", visible_text)
 
 
@@ -309,8 +314,9 @@ def _send_to_kit(
         sos_desk.ANSWER_PRIORITY,
         target=int(kit_member),
     )
-    if reason := texts_to_kits.find_excess(db, posting, incident.device, now, contact.language):
+    if excess := texts_to_kits.find_excess(db, posting, incident.device, now):
         _show_to_desk(db, contact, link, words, now)
+        reason = translate_text(excess, read_catalogue(refusals.__name__, contact.language))
         return _reply(db, contact, link.sos, "not sent", _describe_unsent(contact, reason), now)
     try:
         sos_desk.send_text_to_kit(db, incident, member, text, now)

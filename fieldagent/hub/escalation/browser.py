@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 
-from fieldagent.hub.escalation.contract import ContactHost, ContactKind, Notice, Send
+from fieldagent.hub.contact.contract import ContactHost, ContactKind, Notice, Send
 from fieldagent.hub.records.alarm import PUSH
 from fieldagent.hub.records.stored_entry import DAMAGED_ROW, load_stored_object
 from fieldagent.system.sentence import sentence

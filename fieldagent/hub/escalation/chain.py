@@ -13,10 +13,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from itertools import groupby
 from typing import Any
 
+from fieldagent.hub.contact.contract import Own
+from fieldagent.hub.contact.registry import ContactSenders, Kinds
 from fieldagent.hub.escalation import contacts, notice
 from fieldagent.hub.escalation.contacts import AlarmContact
-from fieldagent.hub.escalation.contract import Own
-from fieldagent.hub.escalation.registry import ContactSenders, Kinds
 from fieldagent.hub.store.contract import Db
 from fieldagent.system.span import format_span
 from fieldagent.webhook.delivery import HandoverOutcome

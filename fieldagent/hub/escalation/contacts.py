@@ -8,14 +8,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from fieldagent.hub.access.directory import Refused, Row, check_name, insert_row
-from fieldagent.hub.escalation.browser import find_endpoint
-from fieldagent.hub.escalation.contract import Own
-from fieldagent.hub.escalation.registry import (
+from fieldagent.hub.contact.contract import Own
+from fieldagent.hub.contact.registry import (
     Kinds,
     describe_missing_kind,
     find_kind,
     get_contact_kinds,
 )
+from fieldagent.hub.escalation.browser import find_endpoint
 from fieldagent.hub.records.alarm import PUSH
 from fieldagent.hub.records.audit import ADMINISTRATION, write_line
 from fieldagent.hub.store.contract import Db

@@ -16,9 +16,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from fieldagent.hub.api.sos_desk import GRACE_S
-from fieldagent.hub.escalation import texts_to_kits
-from fieldagent.hub.escalation.contract import ContactAnswer
-from fieldagent.hub.escalation.notice import make_visible
+from fieldagent.hub.contact.contract import ContactAnswer
+from fieldagent.hub.field import texts_to_kits
 from fieldagent.hub.records import ledger, outward, sending
 from fieldagent.hub.records.due_receipts import THE_HUB
 from fieldagent.hub.records.ledger import Posting
@@ -26,6 +25,7 @@ from fieldagent.hub.store.contract import Db
 from fieldagent.package.delivery import Stage
 from fieldagent.package.package import Message
 from fieldagent.system.lazy_named_tuple import NamedTuple
+from fieldagent.system.wording import make_visible
 
 REPLY_WINDOW_S = 30 * 86_400.0
 """Seconds after a kit's message to a number. During this time, an SMS from the number can answer

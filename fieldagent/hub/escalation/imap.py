@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, TypeVar
 import trio
 
 import fieldagent
-from fieldagent.hub.escalation.contract import AnswerServices, ContactAnswer, Own
+from fieldagent.hub.contact.contract import AnswerServices, ContactAnswer, Own
 from fieldagent.store.group import StoreUnavailable
 from fieldagent.system import waits
 from fieldagent.system.lazy_named_tuple import NamedTuple

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from fieldagent.page.language import fill_in, read_catalogue
+from fieldagent.page.language import read_catalogue, translate_from
 
 
 def translate(language: str, text: str, /, **values: object) -> str:
-    """Return the text in a language. `values` replace placeholders such as {name}. If the catalogue
-    does not contain the text, return it in English.
-    """
-    return fill_in(read_catalogue(__package__, language).get(text, text), values)
+    """Return the text in a language, with `values` in its placeholders (see `translate_from`)."""
+    return translate_from(__package__, language, text, **values)
 
 
 def translate_canned(language: str, text: str) -> str:

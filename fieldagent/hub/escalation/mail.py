@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from fieldagent.hub.contact.contract import ContactKind, Notice, Own
 from fieldagent.hub.escalation import imap
-from fieldagent.hub.escalation.contract import ContactKind, Notice, Own
 from fieldagent.hub.escalation.language import translate
 from fieldagent.system.properties import (
     Key,

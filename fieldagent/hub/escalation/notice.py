@@ -10,7 +10,7 @@ from typing import Any
 
 from fieldagent.hub.api import reading, sos_desk
 from fieldagent.hub.api.sos_desk import describe_for_pager
-from fieldagent.hub.escalation.contract import Notice
+from fieldagent.hub.contact.contract import Notice
 from fieldagent.hub.escalation.language import translate, translate_canned
 from fieldagent.hub.records import sos
 from fieldagent.hub.records.alarm import AGAIN, ESCALATED
@@ -19,6 +19,7 @@ from fieldagent.hub.store.contract import Db
 from fieldagent.package.writing import format_clock_time
 from fieldagent.page.language import ENGLISH
 from fieldagent.system.lazy_named_tuple import NamedTuple
+from fieldagent.system.wording import make_visible
 
 TEXT_CHARACTERS_MAX = 300
 """Largest number of characters of the kit's text."""
@@ -225,12 +226,3 @@ def find_newest_text(db: Db, incident: Sos, language: str) -> str:
         if item.device is not None and isinstance(content, str) and content:
             return translate_canned(language, make_visible(content))[:TEXT_CHARACTERS_MAX]
     return ""
-
-
-def make_visible(text: str) -> str:
-    """Return the text as one line without invisible characters, because an unknown person may have
-    written it.
-    """
-    line = " ".join(text.split())
-    visible = (each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in line)
-    return "".join(visible)

@@ -17,11 +17,11 @@ from math import inf
 import trio
 
 from fieldagent.hub import idle
+from fieldagent.hub.contact.contract import Notice
+from fieldagent.hub.contact.registry import ContactSenders, Kinds, get_contact_kinds
 from fieldagent.hub.escalation import alarm_link, contacts, notice
 from fieldagent.hub.escalation.contacts import AlarmContact
-from fieldagent.hub.escalation.contract import Notice
 from fieldagent.hub.escalation.notice import AnswerOptions
-from fieldagent.hub.escalation.registry import ContactSenders, Kinds, get_contact_kinds
 from fieldagent.hub.records import alarm, claims, sos
 from fieldagent.hub.records.alarm import ASKED, ESCALATED, REPLY
 from fieldagent.hub.store.contract import ANY_WRITE_TOPIC, Db, Store, find_earliest

@@ -12,15 +12,15 @@ from collections.abc import Callable
 from fieldagent.hub import idle
 from fieldagent.hub.access.directory import Refused
 from fieldagent.hub.api import reading
-from fieldagent.hub.escalation.contract import Notice
-from fieldagent.hub.escalation.notice import make_visible
-from fieldagent.hub.escalation.registry import ContactSenders, find_kind
+from fieldagent.hub.contact.contract import Notice
+from fieldagent.hub.contact.registry import ContactSenders, find_kind
 from fieldagent.hub.records import claims, outward
 from fieldagent.hub.records.outward import OutwardItem
 from fieldagent.hub.store.contract import ANY_WRITE_TOPIC, Db, Store
 from fieldagent.hub.store.persist import log_once, persist
 from fieldagent.package.writing import format_clock_time
 from fieldagent.system.supervisor import Note, describe_error
+from fieldagent.system.wording import make_visible
 from fieldagent.webhook.delivery import HandoverOutcome, HandoverResult
 from fieldagent.webhook.schedule import SCHEDULE, compute_delay
 

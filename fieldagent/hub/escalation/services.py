@@ -10,7 +10,7 @@ from typing import Any
 
 import trio
 
-from fieldagent.hub.escalation.contract import ContactKind, Notice
+from fieldagent.hub.contact.contract import ContactKind, Notice
 from fieldagent.system.sentence import sentence
 from fieldagent.webhook.delivery import HandoverOutcome, HandoverResult
 

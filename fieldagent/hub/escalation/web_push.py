@@ -26,12 +26,12 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from fieldagent.http.client import Opener, RequestFailed, request
 from fieldagent.hub.access.known_devices import read_signing_key
-from fieldagent.hub.escalation.contract import Notice
-from fieldagent.hub.escalation.notice import make_visible
+from fieldagent.hub.contact.contract import Notice
 from fieldagent.hub.records.stored_entry import DAMAGED_ROW, load_stored_object
 from fieldagent.hub.store.contract import Db
 from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.sentence import sentence
+from fieldagent.system.wording import make_visible
 from fieldagent.webhook.delivery import HandoverOutcome, HandoverResult
 from fieldagent.webhook.post import judge_response
 

@@ -20,9 +20,9 @@ from urllib.parse import parse_qs, urlencode
 import pytest
 
 from fieldagent.extensions.sms.hub import service as sms
+from fieldagent.extensions.sms.hub.short_text import PARTS_BY_ALPHABET, make_short_text
 from fieldagent.extensions.sms.hub.twilio import compute_signature
-from fieldagent.hub.escalation.contract import Notice
-from fieldagent.hub.escalation.short_text import PARTS_BY_ALPHABET, make_short_text
+from fieldagent.hub.contact.contract import Notice
 from fieldagent.wire import sms_alphabet
 from tests.hub.push_service import Pushed, push_service
 from tests.hub.test_contacts import ADDRESS, BEHIND, changed, kit_of, raise_sos, settle_in

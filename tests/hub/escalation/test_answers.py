@@ -10,9 +10,10 @@ import pytest
 
 from fieldagent.hub.access import revocation
 from fieldagent.hub.api import sos_desk
+from fieldagent.hub.contact.contract import ContactAnswer
 from fieldagent.hub.contract import Device
-from fieldagent.hub.escalation import alarm_link, answers, contacts, notification, texts_to_kits
-from fieldagent.hub.escalation.contract import ContactAnswer
+from fieldagent.hub.escalation import alarm_link, answers, contacts, notification
+from fieldagent.hub.field import texts_to_kits
 from fieldagent.hub.records import lease, sos
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.package.package import Message

@@ -30,7 +30,7 @@ def written(config: Path, settings: dict[str, str]) -> Path:
 
 
 PIGEONS = """
-from fieldagent.hub.escalation.contract import ContactKind
+from fieldagent.hub.contact.contract import ContactKind
 from fieldagent.system.extension import Extension
 from fieldagent.system.properties import Key, read_absolute_path
 from fieldagent.webhook.delivery import HandoverOutcome, HandoverResult

@@ -18,9 +18,9 @@ import pytest
 import trustme
 
 from fieldagent.extensions import NAMES
+from fieldagent.hub.contact.contract import ContactKind
+from fieldagent.hub.contact.registry import find_kind, get_contact_kinds
 from fieldagent.hub.escalation import contacts
-from fieldagent.hub.escalation.contract import ContactKind
-from fieldagent.hub.escalation.registry import find_kind, get_contact_kinds
 from fieldagent.hub.escalation.web_push import Subscription
 from fieldagent.hub.settings import parse_settings
 from fieldagent.hub.store.opening import open_store

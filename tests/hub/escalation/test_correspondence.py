@@ -10,9 +10,10 @@ from typing import NamedTuple
 
 import pytest
 
+from fieldagent.hub.contact.contract import ContactAnswer
 from fieldagent.hub.contract import Device
-from fieldagent.hub.escalation import answers, correspondence, texts_to_kits
-from fieldagent.hub.escalation.contract import ContactAnswer
+from fieldagent.hub.escalation import answers, correspondence
+from fieldagent.hub.field import texts_to_kits
 from fieldagent.hub.records import outward
 from fieldagent.hub.store.contract import Store
 from fieldagent.package.delivery import Stage

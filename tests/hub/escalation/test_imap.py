@@ -21,8 +21,8 @@ from urllib.request import urlopen
 import pytest
 import trustme
 
+from fieldagent.hub.contact.contract import AnswerServices, ContactAnswer, ContactHost
 from fieldagent.hub.escalation import imap, mail_reading
-from fieldagent.hub.escalation.contract import AnswerServices, ContactAnswer, ContactHost
 from fieldagent.store.group import StoreUnavailable
 from tests.hub.relay import mail_relay
 from tests.hub.test_contacts import BEHIND, changed, kit_of, raise_sos, settle_in

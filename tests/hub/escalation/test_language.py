@@ -8,31 +8,18 @@ import ast
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
 
 import pytest
 
 from fieldagent.hub.escalation import answers
-from fieldagent.hub.escalation.contract import Notice
 from fieldagent.hub.escalation.language import find_canned, translate, translate_canned
-from fieldagent.hub.escalation.short_text import make_short_text
 from fieldagent.page.files import CATALOGUES
-from fieldagent.page.language import LANGUAGES
-from fieldagent.wire import sms_alphabet
-from fieldagent.wire.sms_alphabet import Alphabet
 from tests.page.texts import places
 
 FOLDER = Path(str(files("fieldagent.hub.escalation")))
-SPEAKING = (
-    "answer_page.py",
-    "answers.py",
-    "mail.py",
-    "notice.py",
-    "short_text.py",
-    "texts_to_kits.py",
-)
+SPEAKING = ("answer_page.py", "answers.py", "mail.py", "notice.py")
 TOLD = ("answer_page.py", "answers.py", "notice.py")
 """Modules whose texts are only for contacts, except for the hub's own records."""
 KEPT = re.compile(
@@ -112,31 +99,6 @@ def test_modules_contain_no_untranslated_text(name: str) -> None:
     ]
     words = [each for each in texts if re.search(r"[a-z]{2,},? [a-z]{2,}", each)]
     assert [each for each in words if not KEPT.search(each)] == []
-
-
-@pytest.mark.parametrize("language", LANGUAGES)
-def test_sms_contains_position_code_and_text_in_each_language(language: str) -> None:
-    """A Cyrillic SMS has 70 characters, so the text of a person in distress is shortened but
-    kept.
-    """
-    subject = translate(language, "{what} of {device}", what="SOS 12", device="kit-ada")
-    notice = Notice(
-        *("id", subject, "all of it", 12, "kit-ada"),
-        said="ногу зламано, двоє з нами, йдемо до хатини біля озера " * 3,
-        link="https://hub.example.org/answer/12.0123456789012345678901",
-        code="471123",
-        place="https://osm.org/?mlat=46.50000&mlon=-117.25000",
-        language=language,
-    )
-    by_code, by_link = make_short_text(notice, answers=True), make_short_text(notice, answers=False)
-    assert "OK 471123" in by_code and notice.link in by_link
-    for text in (by_code, by_link):
-        assert sms_alphabet.count_parts(text) <= 3
-        assert subject in text and notice.place in text and "ногу зламано" in text
-    # In the other languages, each letter is one of the 160.
-    latin = make_short_text(replace(notice, said="leg broken", place=""), answers=True)
-    assert (sms_alphabet.choose_alphabet(latin) is Alphabet.UCS2) == (language == "uk")
-    assert translate(language, "Other text goes to the kit.") in latin
 
 
 @pytest.mark.parametrize(

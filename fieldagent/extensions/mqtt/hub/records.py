@@ -18,7 +18,7 @@ from fieldagent.hub.access.caller import Caller
 from fieldagent.hub.api import reading, sos_desk
 from fieldagent.hub.api.standing import list_reached
 from fieldagent.hub.bridge import tenure
-from fieldagent.hub.escalation import texts_to_kits
+from fieldagent.hub.field import texts_to_kits
 from fieldagent.hub.records import alarm, sos
 from fieldagent.hub.store.contract import Db
 from fieldagent.system.lazy_named_tuple import NamedTuple

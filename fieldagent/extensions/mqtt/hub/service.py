@@ -39,11 +39,11 @@ from fieldagent.hub.bridge.connecting import ConnectionLost
 from fieldagent.hub.bridge.contract import BridgeHost
 from fieldagent.hub.bridge.tenure import BridgePost
 from fieldagent.hub.contract import ItemResult
-from fieldagent.hub.escalation.mail import read_password
 from fieldagent.hub.store.persist import persist
 from fieldagent.system import waits
 from fieldagent.system.error_groups import get_first_error
 from fieldagent.system.lazy_named_tuple import NamedTuple
+from fieldagent.system.text_files import read_first_line
 from fieldagent.system.wording import describe_reason
 
 log = logging.getLogger(__name__)
@@ -199,7 +199,7 @@ def _read_password(path: Path | None) -> str | None:
     cannot be read.
     """
     try:
-        return None if path is None else read_password(path)
+        return None if path is None else read_first_line(path)
     except (OSError, UnicodeDecodeError) as error:
         reason = describe_reason(error) if isinstance(error, OSError) else "it is not UTF-8"
         raise BrokerLost(

@@ -14,9 +14,10 @@ import hmac
 import json
 
 from fieldagent.extensions.sms.hub import service
+from fieldagent.extensions.sms.hub.short_text import make_short_text
 from fieldagent.http.message import Request, Response
 from fieldagent.http.routes import Route
-from fieldagent.hub.escalation.contract import (
+from fieldagent.hub.contact.contract import (
     AnswerServices,
     ContactAnswer,
     ContactHost,
@@ -25,7 +26,6 @@ from fieldagent.hub.escalation.contract import (
     Own,
     Send,
 )
-from fieldagent.hub.escalation.short_text import make_short_text
 from fieldagent.system.properties import Key, read_text, read_url
 from fieldagent.webhook.delivery import HandoverResult
 

@@ -14,11 +14,12 @@ from collections.abc import Mapping
 from urllib.parse import parse_qsl, urlencode
 
 from fieldagent.extensions.sms.hub import service
+from fieldagent.extensions.sms.hub.short_text import make_short_text
 from fieldagent.http.guard import get_required_body
 from fieldagent.http.message import FORM, Request, Response
 from fieldagent.http.problem import Problem
 from fieldagent.http.routes import Route
-from fieldagent.hub.escalation.contract import (
+from fieldagent.hub.contact.contract import (
     AnswerServices,
     ContactAnswer,
     ContactHost,
@@ -27,7 +28,6 @@ from fieldagent.hub.escalation.contract import (
     Own,
     Send,
 )
-from fieldagent.hub.escalation.short_text import make_short_text
 from fieldagent.system.properties import Key, read_text, read_url
 from fieldagent.webhook.delivery import HandoverResult
 

@@ -14,8 +14,7 @@ from hashlib import sha256
 from fieldagent.extensions.tak.events import PhoneAlert, TakUnit
 from fieldagent.hub.access.directory import Refused
 from fieldagent.hub.contract import ItemResult
-from fieldagent.hub.escalation import texts_to_kits
-from fieldagent.hub.field import trackers
+from fieldagent.hub.field import texts_to_kits, trackers
 from fieldagent.hub.field.trackers import TrackerReport
 from fieldagent.hub.records import sos
 from fieldagent.hub.store.contract import Db

@@ -22,9 +22,9 @@ from fieldagent.hub.bridge.connecting import ConnectionLost
 from fieldagent.hub.bridge.contract import BridgeHost
 from fieldagent.hub.bridge.repeating import Alarm
 from fieldagent.hub.contract import ItemResult
-from fieldagent.hub.escalation.notice import make_visible
 from fieldagent.hub.store.contract import Db
 from fieldagent.hub.store.persist import persist
+from fieldagent.system.wording import make_visible
 
 log = logging.getLogger(__name__)
 

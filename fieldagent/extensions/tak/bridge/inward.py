@@ -23,11 +23,11 @@ from fieldagent.extensions.tak.events import GeoChat, PlacedMarker, TakUnit
 from fieldagent.hub.bridge import spending
 from fieldagent.hub.bridge.spending import Allowance
 from fieldagent.hub.contract import ItemResult
-from fieldagent.hub.escalation.notice import make_visible
 from fieldagent.hub.records.ledger import Posting
 from fieldagent.hub.store.contract import Db
 from fieldagent.package.package import Message, Waypoint
 from fieldagent.system.lazy_named_tuple import NamedTuple
+from fieldagent.system.wording import make_visible
 
 PRIORITY = 10
 TEXT_BYTES_MAX = 2_000

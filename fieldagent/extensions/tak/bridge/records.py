@@ -13,7 +13,7 @@ from math import inf
 
 from fieldagent.extensions.tak import map_events as tak_map
 from fieldagent.hub.bridge import tenure
-from fieldagent.hub.escalation import texts_to_kits
+from fieldagent.hub.field import texts_to_kits
 from fieldagent.hub.records import ledger, sos
 from fieldagent.hub.records.stored_entry import decode_stored_entry
 from fieldagent.hub.store.contract import Db, make_membership

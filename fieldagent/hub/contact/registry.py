@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 from fieldagent.extensions import list_places
 from fieldagent.hub.access.directory import Refused
-from fieldagent.hub.escalation.contract import ContactHost, ContactKind, Notice, Own, Send
+from fieldagent.hub.contact.contract import ContactHost, ContactKind, Notice, Own, Send
 from fieldagent.hub.records.alarm import PUSH
 from fieldagent.system.named_object import import_named_object
 from fieldagent.system.properties import WrongProperty

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
-from fieldagent.hub.escalation.contract import Notice
-from fieldagent.hub.escalation.language import translate
+from fieldagent.hub.contact.contract import Notice
+from fieldagent.page.language import translate_from
 from fieldagent.wire import sms_alphabet
 from fieldagent.wire.sms_alphabet import Alphabet
 
@@ -18,16 +19,16 @@ def make_short_text(notice: Notice, *, answers: bool) -> str:
     """Return a text that fits into a few SMS: the device, the text, the map, and how to answer.
     `answers` is True if a reply by SMS reaches the hub.
     """
-    language = notice.language
+    translate = partial(translate_from, __package__, notice.language)
     if notice.whole:
         return notice.text
     if not notice.link and not notice.code:
         return _cut_to_fit(notice.text, lambda text: text)
-    lines = [notice.place] if notice.place else [translate(language, "Position unknown.")]
+    lines = [notice.place] if notice.place else [translate("Position unknown.")]
     if answers and notice.code:
-        lines.append(translate(language, "To take over, reply: OK {code}", code=notice.code))
+        lines.append(translate("To take over, reply: OK {code}", code=notice.code))
     elif notice.link:
-        lines.append(translate(language, "To take over: {link}", link=notice.link))
+        lines.append(translate("To take over: {link}", link=notice.link))
     elif notice.desk:
         lines.append(notice.desk)
 
@@ -36,7 +37,8 @@ def make_short_text(notice: Notice, *, answers: bool) -> str:
         return "\n".join([heading, *lines])
 
     if answers and notice.code:
-        full = f"{join_whole(notice.said)}. {translate(language, 'Other text goes to the kit.')}"
+        hint = translate("Other text goes to the kit.")
+        full = f"{join_whole(notice.said)}. {hint}"
         if _is_fitting(full):
             return full
     return _cut_to_fit(notice.said, join_whole)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from fieldagent.hub.access import directory
-from fieldagent.hub.escalation.language import translate
 from fieldagent.hub.field import cost
 from fieldagent.hub.records.ledger import Posting
 from fieldagent.hub.store.contract import Db
 from fieldagent.package.package import Message
-from fieldagent.page.language import ENGLISH
+from fieldagent.system.sentence import sentence
 
 SATELLITE_BYTES = 200
 """Largest size of a text in UTF-8 bytes for a kit without an IP link. Such a text fits into one
@@ -30,7 +29,7 @@ def make_voice_name(name: str) -> str:
     return name[: directory.NAME_CHARACTERS_MAX]
 
 
-def find_excess(db: Db, posting: Posting, kit: int, now: float, language: str = ENGLISH) -> str:
+def find_excess(db: Db, posting: Posting, kit: int, now: float) -> str:
     """Return the reason why a text cannot be sent to a device now, or an empty string. If the text
     is too long, the reason contains the excess length.
     """
@@ -42,12 +41,16 @@ def find_excess(db: Db, posting: Posting, kit: int, now: float, language: str = 
             continue
         limit = LINKED_BYTES if device["linked"] or over_satellite is None else SATELLITE_BYTES
         if size > limit:
-            text = "too long by {n} bytes of {size}. Write less."
-            return translate(language, text, n=size - limit, size=size)
+            return sentence(
+                "too long by {n} bytes of {size}. Write less.", n=size - limit, size=size
+            )
         credits_left = (
             None if device["linked"] or over_satellite is None else over_satellite["creditsLeft"]
         )
         if credits_left is not None and over_satellite["credits"] > credits_left:
-            text = "it costs {n} satellite credits, but only {left} are left today."
-            return translate(language, text, n=over_satellite["credits"], left=credits_left)
+            return sentence(
+                "it costs {n} satellite credits, but only {left} are left today.",
+                n=over_satellite["credits"],
+                left=credits_left,
+            )
     return ""

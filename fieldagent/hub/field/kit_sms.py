@@ -12,9 +12,9 @@ import uuid
 from collections.abc import Callable
 
 from fieldagent.hub import idle
+from fieldagent.hub.contact.contract import AnswerInbox, ContactAnswer, Notice
+from fieldagent.hub.contact.registry import ContactSenders
 from fieldagent.hub.contract import Bearer, UnknownDevice
-from fieldagent.hub.escalation.contract import AnswerInbox, ContactAnswer, Notice
-from fieldagent.hub.escalation.registry import ContactSenders
 from fieldagent.hub.field import sms_mail
 from fieldagent.hub.field.mobile_originated import MobileOriginatedReceiver
 from fieldagent.hub.field.sms_mail import SmsToKit
