@@ -54,7 +54,11 @@ SELDOM = (
         f"fieldagent/extensions/places/hub/{name}_command.py"
         for name in ("fence", "report", "route", "tracker")
     ),
-    *("fieldagent/hub/access/passkeys.py", "fieldagent/hub/escalation/web_push.py"),
+    *(
+        f"fieldagent/extensions/desk/hub/{name}.py"
+        for name in ("contact_command", "quiet_command", "table", "watch_command", "web_push")
+    ),
+    "fieldagent/hub/access/passkeys.py",
     *("fieldagent/agent/journal/carry_over.py", "fieldagent/agent/journal/repair.py"),
     "fieldagent/system/as_owner.py",
     *("fieldagent/extensions/rescue/", "fieldagent/hub/administration/export.py"),

@@ -92,7 +92,6 @@ INSIDE = {
             "field",
             "api",
             "fleet",
-            "escalation",
             "bridge",
             "settings",
             "console",

@@ -124,8 +124,8 @@ def test_pytest_summary_line_is_parsed(line: str, passed: int, failed: int) -> N
 @pytest.mark.parametrize(
     ("path", "file", "belongs"),
     [
-        ("fieldagent/hub/escalation/mail.py", "tests/hub/escalation/test_contract.py", True),
-        ("fieldagent/hub/escalation/mail.py", "tests/hub/test_console.py", False),
+        ("fieldagent/extensions/desk/hub/mail.py", "tests/extensions/desk/test_contract.py", True),
+        ("fieldagent/extensions/desk/hub/mail.py", "tests/hub/test_console.py", False),
         ("fieldagent/agent/outbound/queue.py", "tests/agent/outbound/test_queue.py", True),
         ("fieldagent/agent/outbound/queue.py", "tests/hub/test_journey.py", True),
         ("fieldagent/hub/console/console.js", "tests/hub/test_journey.py", False),

@@ -17,6 +17,7 @@ from fieldagent.system.extension import Extension
 from fieldagent.system.named_object import import_named_object
 
 NAMES = (
+    "desk",
     "fleet",
     "imt",
     "lab",
@@ -30,7 +31,9 @@ NAMES = (
 )
 SETTINGS = {
     "cloudloop-": "imt",
+    "imap-": "desk",
     "imt-": "imt",
+    "mail-from": "desk",
     "mesh-": "people",
     "meshcore-kiss-": "radio",
     "meshtastic-": "radio",
@@ -38,6 +41,7 @@ SETTINGS = {
     "radio-": "radio",
     "rnode-": "radio",
     "sms-": "sms",
+    "smtp-": "desk",
     "tak-": "tak",
     "twilio-": "sms",
     "udp-": "radio",

@@ -6,7 +6,7 @@ import logging
 import signal
 import time
 import uuid
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from typing import Any
@@ -32,7 +32,6 @@ from fieldagent.hub.api.event_stream import EventStreams
 from fieldagent.hub.api.push_api import HubApi
 from fieldagent.hub.api.read_api import ReadApi
 from fieldagent.hub.api.sos_api import SosApi
-from fieldagent.hub.api.watch_api import WatchApi
 from fieldagent.hub.bridge.contract import BridgeHost
 from fieldagent.hub.bridge.registry import get_bridges
 from fieldagent.hub.console import Console
@@ -40,8 +39,6 @@ from fieldagent.hub.console.guest_link import Guest, GuestLink
 from fieldagent.hub.contact.contract import AnswerServices, ContactHost
 from fieldagent.hub.contact.registry import ContactSenders, get_contact_kinds
 from fieldagent.hub.contract import Device, Estimate, ItemResult
-from fieldagent.hub.escalation import answers, chain, notification, outward
-from fieldagent.hub.escalation.answer_page import AnswerPage
 from fieldagent.hub.field import kit_sms, kit_watch, mobile_terminated, operator_calls
 from fieldagent.hub.field.ip_link import Links
 from fieldagent.hub.field.mailbox import IpMailbox
@@ -80,7 +77,7 @@ from fieldagent.page.refusals import translate_problems
 from fieldagent.store.group import StoreFailed, StoreFull, StoreUnavailable
 from fieldagent.system import waits
 from fieldagent.system.signals import StopRequests
-from fieldagent.system.supervisor import Supervisor, log_fault
+from fieldagent.system.supervisor import Note, Supervisor, log_fault
 from fieldagent.system.systemd_notify import get_watchdog_interval, notify
 from fieldagent.webhook.delivery import HandoverResult
 from fieldagent.wire.outcome import Outcome
@@ -155,17 +152,6 @@ class Hub:
         self.synthetic = SyntheticItems(
             store, time.time, settings.item_time_to_live, note, self.synthetic_address
         )
-        self.health = Health(
-            store,
-            clock=time.time,
-            supervisor=self.supervisor,
-            counters=self._read_counters,
-            figures=figures,
-            stopping=self.stopping,
-            rows=lambda db: {
-                "contact_steps_broken": chain.count_broken(db, self.reach.kinds, self.reach.own)
-            },
-        )
         contact_host = ContactHost(
             store,
             settings.contact_own,
@@ -174,6 +160,23 @@ class Hub:
             time.time,
         )
         self.reach = ContactSenders(contact_host, get_contact_kinds(settings.contacts))
+        self.part_host = PartHost(
+            store,
+            authentication,
+            time.time,
+            partial(find_price, settings),
+            self._note_event,
+            self.reach,
+        )
+        self.health = Health(
+            store,
+            clock=time.time,
+            supervisor=self.supervisor,
+            counters=self._read_counters,
+            figures=figures,
+            stopping=self.stopping,
+            rows=self._read_part_figures,
+        )
         self.routes = self._make_routes(authentication)
         if guest is not None:
             self.routes.append(GuestLink(guest, store, time.time).route())
@@ -190,27 +193,22 @@ class Hub:
             partial(self._note_bytes, "ip"),
         )
         store = self.store
-        prices = partial(find_price, self.settings)
-        host = PartHost(store, authentication, time.time, prices, self._note_event)
         return [
             *self.api.make_routes(),
             *ReadApi(store, authentication, clock=time.time).make_routes(),
             *SosApi(store, authentication, clock=time.time).make_routes(),
             *SosApi(store, authentication, clock=time.time, kind=sos.ALARM).make_routes(),
-            *WatchApi(store, authentication, clock=time.time).make_routes(),
             *FleetApi(store, authentication, clock=time.time).make_routes(),
-            *(route for part in list_hub_parts() for route in part.routes(host)),
+            *(route for part in list_hub_parts() for route in part.routes(self.part_host)),
             *administration.make_routes(
                 AdministrationContext(store, authentication, clock=time.time),
                 self.mobile_originated,
                 open_public(self.settings.webhook_allow),
-                self.reach,
                 tuple(self.kinds),
-                prices,
+                self.part_host.prices,
                 self.settings.satellite_grace,
             ),
             EventStreams(store, authentication, self.leases, clock=time.time).route(),
-            *AnswerPage(store, clock=time.time).make_routes(),
             *Console(store, authentication, self.settings, clock=time.time).make_routes(),
             links.route(),
         ]
@@ -253,6 +251,10 @@ class Hub:
                 else {}
             ),
         }
+
+    def _read_part_figures(self, db: Db) -> Mapping[str, float]:
+        readers = [part.read_figures for part in list_hub_parts() if part.read_figures]
+        return {name: value for each in readers for name, value in each(db, self.part_host).items()}
 
     @property
     def sends_synthetic(self) -> bool:
@@ -325,7 +327,8 @@ class Hub:
         """Return the services that the hub offers for replies of contacts. `part_name` names the
         part in reports of failures.
         """
-        people = answers.ContactInbox(self.store, clock=time.time)
+        makers = [part.make_inbox for part in list_hub_parts() if part.make_inbox]
+        people = makers[0](self.part_host) if makers else None
         inbox = kit_sms.KitSmsInbox(self.store, self.mobile_originated, people, clock=time.time)
         return AnswerServices(
             self.reach.host, inbox, partial(self._report_inward_failure, part_name)
@@ -395,8 +398,8 @@ async def run(
                 for bridge in get_bridges().values():
                     if (work := bridge.work(hub.make_bridge_host(bridge.name))) is not None:
                         parts.start_soon(keep, bridge.title, work)
-                for name, part in PARTS.items():
-                    parts.start_soon(keep, name, partial(part, hub))
+                for name, task in list_tasks(hub).items():
+                    parts.start_soon(keep, name, task)
                 if hub.sends_synthetic:
                     parts.start_soon(keep, SYNTHETIC_PART, hub.synthetic.run)
                 await _serve(hub, listeners, certificate, task_status)
@@ -524,16 +527,6 @@ async def _log_incidents(hub: Hub) -> None:
     await incident_log.run(hub.store, clock=time.time)
 
 
-async def _notify_contacts(hub: Hub) -> None:
-    await notification.run(
-        hub.store,
-        hub.reach,
-        clock=time.time,
-        note_fault=hub.supervisor.make_reporter("contacts"),
-        desk=hub.settings.console_address or "",
-    )
-
-
 async def _write_to_kits(hub: Hub) -> None:
     await kit_sms.run(
         hub.store,
@@ -541,15 +534,6 @@ async def _write_to_kits(hub: Hub) -> None:
         clock=time.time,
         per_day=hub.settings.kit_sms_per_day,
         note_fault=hub.supervisor.make_reporter("SMS to kits"),
-    )
-
-
-async def _send_outward_messages(hub: Hub) -> None:
-    await outward.run(
-        hub.store,
-        hub.reach,
-        clock=time.time,
-        note_fault=hub.supervisor.make_reporter("messages to addresses"),
     )
 
 
@@ -645,7 +629,6 @@ async def _forget(hub: Hub) -> None:
     for forgotten in (
         partial(forgetting.delete_old_items, before=items, now=now),
         partial(forgetting.forget_remembered, before=items),
-        partial(answers.delete_old_answers, before=items),
         partial(audit.delete_old_lines, before=lines),
         partial(commands.delete_old_commands, before=lines),
         *(partial(each.forget, before=lines) for each in list_hub_parts() if each.forget),
@@ -690,9 +673,24 @@ PARTS = {
     "the figures of queues": _count_queues,
     "operator calls": _call_operators,
     "webhooks": _post_webhooks,
-    "contacts": _notify_contacts,
-    "messages to addresses": _send_outward_messages,
     "SMS to kits": _write_to_kits,
     "the log of incidents": _log_incidents,
 }
-"""Parts that run beside the push API and the links, by the name that people see."""
+"""Parts of the core that run beside the push API and the links, by the name that people see."""
+
+
+def list_tasks(hub: Hub) -> dict[str, Callable[[], Awaitable[None]]]:
+    """Return the functions that run beside the push API and the links, those of the core and of all
+    extensions, by the name that people see.
+    """
+    tasks: dict[str, Callable[[], Awaitable[None]]] = {
+        name: partial(part, hub) for name, part in PARTS.items()
+    }
+    for part in list_hub_parts():
+        for name, task in part.tasks.items():
+            tasks[name] = partial(_run_task, hub, name, task)
+    return tasks
+
+
+async def _run_task(hub: Hub, name: str, task: Callable[[PartHost, Note], Awaitable[None]]) -> None:
+    await task(hub.part_host, hub.supervisor.make_reporter(name))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import field
 from typing import Protocol
 
@@ -10,6 +10,8 @@ from fieldagent.extensions import list_places
 from fieldagent.http.routes import Route
 from fieldagent.hub.access.authentication import Authentication
 from fieldagent.hub.access.directory import Row
+from fieldagent.hub.contact.contract import AnswerInbox
+from fieldagent.hub.contact.registry import ContactSenders
 from fieldagent.hub.contract import ItemResult
 from fieldagent.hub.records.usage import Prices
 from fieldagent.hub.store.contract import Db, Store
@@ -17,6 +19,10 @@ from fieldagent.package.coordinates import DatedPlace
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.named_object import import_named_object
+from fieldagent.system.supervisor import Note
+
+NO_ADDRESSES = "this hub sends no e-mail or SMS"
+"""Reason why an item for an address is not sent, if no extension sends such items."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +37,8 @@ class PartHost:
     """Returns an operator's price per credit."""
     note_event: Callable[[str, ItemResult], None]
     """Counts an event that arrived, by its source."""
+    reach: ContactSenders
+    """Sends notices to contacts, and contains the kinds of contacts and their settings."""
 
 
 class KitPosition(NamedTuple):
@@ -55,6 +63,22 @@ class Deletion(Protocol):
     def __call__(self, db: Db, before: float) -> int: ...
 
 
+class AddressSending(Protocol):
+    """Function that queues an item for an email address or a telephone number at a Unix time. It
+    returns the reason why the item cannot be sent, or an empty string.
+    """
+
+    def __call__(self, db: Db, item: int, address: str, now: float) -> str: ...
+
+
+class AnswerLinking(Protocol):
+    """Function that returns the path of a link with which the person `name`, who gets the message
+    `message_id`, can acknowledge an incident once.
+    """
+
+    def __call__(self, db: Db, sos: int, name: str, message_id: str, now: float) -> str: ...
+
+
 class HubCheck(NamedTuple):
     """A check that the hub runs when the check is due."""
 
@@ -68,6 +92,15 @@ class HubPart:
     """Description of one part of the hub. Each field is optional."""
 
     routes: Callable[[PartHost], Sequence[Route]] = lambda host: ()
+    tasks: Mapping[str, Callable[[PartHost, Note], Awaitable[None]]] = field(default_factory=dict)
+    """Functions that run until cancelled, by the name that people see. The second argument logs and
+    counts a bug in the hub."""
+    make_inbox: Callable[[PartHost], AnswerInbox] | None = None
+    """Returns the object that processes the answers of contacts."""
+    send_to_address: AddressSending | None = None
+    make_answer_link: AnswerLinking | None = None
+    read_figures: Callable[[Db, PartHost], Mapping[str, float]] | None = None
+    """Returns metrics by name."""
     take_positions: Callable[[Db, Sequence[KitPosition], float], None] | None = None
     """Processes new positions at a Unix time, in the transaction that stores the positions."""
     checks: Sequence[HubCheck] = ()
@@ -100,3 +133,19 @@ def _load_parts() -> dict[str, HubPart]:
         name: import_named_object(part_place, HubPart)
         for name, part_place in list_places("hub_parts").items()
     }
+
+
+def make_answer_link(db: Db, sos: int, name: str, message_id: str, now: float) -> str:
+    """Return the path of a link for a message (see `AnswerLinking`). The path is empty if no
+    extension has such links.
+    """
+    makers = (part.make_answer_link for part in list_hub_parts() if part.make_answer_link)
+    return next((each(db, sos, name, message_id, now) for each in makers), "")
+
+
+def send_to_address(db: Db, item: int, address: str, now: float) -> str:
+    """Queue an item for an address (see `AddressSending`). If no extension sends such items, return
+    this as the reason.
+    """
+    senders = (part.send_to_address for part in list_hub_parts() if part.send_to_address)
+    return next((each(db, item, address, now) for each in senders), NO_ADDRESSES)

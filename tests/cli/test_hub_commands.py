@@ -141,7 +141,6 @@ NAMING = (
     "device rename kit {}",
     "key add {}",
     "user token add --user Ada {}",
-    "contact add {} a@example.org",
 )
 
 
@@ -243,35 +242,6 @@ def test_second_user_with_the_same_name_in_a_workspace_is_refused(
     assert (f"user {known} of this workspace is called Ada, too" in complained) is bool(code)
 
 
-@pytest.mark.parametrize(
-    ("settings", "fault"),
-    [("", "nothing was added: "), ("smtp-host=relay.example.org\nmail-from=hub@example.org\n", "")],
-)
-def test_contact_is_refused_without_a_service_to_reach_them(
-    tmp_path: Path, settings: str, fault: str
-) -> None:
-    database, config = str(tmp_path / "hub.sqlite3"), tmp_path / "hub.properties"
-    administer(database, "init", "Alps")
-    config.write_text(settings)
-    address = "a@example.org" if settings else "+41790000000"
-    words = ("hub", "contact", "add", "Duty", address, "--config", str(config))
-    code, _, complained = run_command(words, database)
-    assert (code != 0) is bool(fault) and fault in complained
-    assert len(administer(database, "contact", "list")) == (not fault)
-
-
-def test_contact_without_settings_file_is_added_with_a_warning(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-    database = str(tmp_path / "hub.sqlite3")
-    administer(database, "init", "Alps")
-    words = ("hub", "contact", "add", "Duty", "a@example.org")
-    code, _, complained = run_command(words, database)
-    assert code == 0 and "unknown whether this contact can be reached" in complained
-    assert "set smtp-host" in complained
-
-
 def test_failed_webhook_registration_prints_no_secret(tmp_path: Path) -> None:
     database = str(tmp_path / "hub.sqlite3")
     administer(database, "init", "Alps")
@@ -280,12 +250,6 @@ def test_failed_webhook_registration_prints_no_secret(tmp_path: Path) -> None:
     )
     assert code == REFUSED and "nothing was added" in complained
     assert "whsec_" not in output + complained
-
-
-def test_empty_watch_is_described_in_a_sentence(alps: str) -> None:
-    code, output, _ = run_command(("hub", "contact", "watch", "show"), alps)
-    assert code == 0
-    assert output == "hours: none: no watch is required\nno one is on watch\n"
 
 
 @pytest.mark.parametrize("kind", ["overdue", "fence", "operator", "watch"])

@@ -30,9 +30,7 @@ from fieldagent.hub.api.event_stream import EventStreams
 from fieldagent.hub.api.push_api import HubApi
 from fieldagent.hub.api.read_api import ReadApi
 from fieldagent.hub.api.sos_api import PATHS, SosApi
-from fieldagent.hub.api.watch_api import WatchApi
 from fieldagent.hub.console import Console
-from fieldagent.hub.escalation.answer_page import AnswerPage
 from fieldagent.hub.field.ip_link import Links
 from fieldagent.hub.fleet.fleet_api import FleetApi
 from fieldagent.hub.part import list_hub_parts
@@ -86,16 +84,14 @@ def routes(name: str) -> list[Route]:
         stopping=nothing,
     )
     routes = [*api.make_routes(), *read_api.make_routes(), *health.make_routes()]
-    routes += AnswerPage(nothing, clock=lambda: 0.0).make_routes()
     for kind in PATHS:
         routes += SosApi(nothing, nothing, clock=lambda: 0.0, kind=kind).make_routes()
     routes.append(EventStreams(nothing, nothing, nothing, clock=lambda: 0.0).route())
     routes += administration.make_routes(
-        AdministrationContext(nothing, nothing, clock=lambda: 0.0), nothing, nothing, nothing
+        AdministrationContext(nothing, nothing, clock=lambda: 0.0), nothing, nothing
     )
     routes += [route for part in list_hub_parts() for route in part.routes(nothing)]
     settings = Mock(map_tiles=None, console_address="https://hub.example.org")
-    routes += WatchApi(nothing, nothing, clock=lambda: 0.0).make_routes()
     routes += FleetApi(nothing, nothing, clock=lambda: 0.0).make_routes()
     routes += Console(nothing, nothing, settings, clock=lambda: 0.0).make_routes()
     return [*routes, Links(nothing, nothing, nothing).route()]

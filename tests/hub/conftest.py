@@ -20,10 +20,10 @@ HERE = Path(__file__).parent
 BOTH = {
     HERE / f"test_{name}.py"
     for name in (
-        *("alarm", "claims", "exchange", "kit_items", "large_ids", "lease", "mt_copies", "outage"),
+        *("claims", "exchange", "kit_items", "large_ids", "lease", "mt_copies", "outage"),
         *("parcels", "postgres", "rebuilding", "repeats", "rollback", "store"),
     )
-}
+} | {HERE.parent / f"extensions/desk/test_{name}.py" for name in ("alarm", "claims")}
 """Files whose PostgreSQL half runs in each `tests/run`."""
 
 

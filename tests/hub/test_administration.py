@@ -12,6 +12,7 @@ from functools import partial
 from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import trio
@@ -30,8 +31,8 @@ from fieldagent.hub.api import reading
 from fieldagent.hub.contact.contract import ContactHost
 from fieldagent.hub.contact.registry import ContactSenders
 from fieldagent.hub.contract import Bearer, UnknownDevice
-from fieldagent.hub.escalation import contacts
 from fieldagent.hub.field import dead_letters
+from fieldagent.hub.part import PartHost, list_hub_parts
 from fieldagent.hub.records import sending, usage
 from fieldagent.hub.records.usage_file import CountedDay
 from fieldagent.hub.store.contract import Db, Store, insert
@@ -124,7 +125,9 @@ async def office(store: Store) -> AsyncIterator[Office]:
         acts = AdministrationContext(store, authentication, clock=alps.clock)
         reach = open_public([ip_network("127.0.0.0/8")])
         nobody = ContactSenders(ContactHost(store, {}, "", reach, alps.clock), {})
-        routes = administration.make_routes(acts, alps.mobile_originated(), reach, nobody)
+        host = PartHost(store, authentication, alps.clock, Mock(), Mock(), nobody)
+        routes = administration.make_routes(acts, alps.mobile_originated(), reach)
+        routes += [route for part in list_hub_parts() for route in part.routes(host)]
         yield Office(alps, keys, tokens, routes)
 
 
@@ -152,7 +155,6 @@ async def test_audit_log_is_visible_only_to_administrators_of_the_workspace(stor
         assert (await hub.refused("GET", "/api/audit?limit=0"))[0] == 400
 
 
-CONTACT = {"name": "Duty", "address": "duty@example.org"}
 DEVICE = {"name": "kit eve", "userId": "1"}
 IMEI = "300234010000077"
 
@@ -234,11 +236,6 @@ async def test_device_is_added_changed_and_deleted_with_audit_lines(store: Store
         ("/api/webhooks", {"url": "https://example.org/", "secret": "x"}, "/secret"),
         ("/api/webhooks", {"url": "https://example.org/", "headers": {"a": "b\nc"}}, "/headers"),
         ("/api/webhooks", {"url": "https://example.org/", "after": 10_081}, "/after"),
-        ("/api/contacts", {**CONTACT, "after": 5}, "/after"),
-        ("/api/contacts", {**CONTACT, "after": "5"}, "/after"),
-        ("/api/contacts", {**CONTACT, "after": "9s"}, "/after"),
-        ("/api/contacts", {**CONTACT, "every": "0s"}, "/every"),
-        ("/api/contacts", {**CONTACT, "every": "169h"}, "/every"),
     ],
 )
 async def test_invalid_body_is_rejected_with_a_pointer_to_the_field(
@@ -252,39 +249,6 @@ async def test_invalid_body_is_rejected_with_a_pointer_to_the_field(
         assert (answer.status, [each["pointer"] for each in errors]) == (422, [where])
         assert await hub.acted() == before
     store.close()
-
-
-async def test_quiet_hours_are_set_for_workspace_and_contact(store: Store) -> None:
-    async with office(store) as hub:
-        assert await hub.done("GET", "/api/quiet") == {"quiet": "none"}
-        new = contacts.NewContact("Duty", "duty@example.org")
-        add = partial(contacts.add_contact, workspace=1, new=new, now=hub.alps.now)
-        number = await hub.alps.store.commit(add)
-        path, night = f"/api/contacts/{number}", "22:00-06:00 Europe/Zurich"
-        assert await hub.done("PATCH", "/api/quiet", {"quiet": night}) == {"quiet": night}
-        assert await hub.done("GET", "/api/quiet") == {"quiet": night}
-
-        async def own() -> str:
-            (step,) = (await hub.done("GET", "/api/chain"))["steps"]
-            return str(step["contacts"][0]["quiet"])
-
-        assert await own() == ""
-        for hours in ("01:00-02:00 UTC", "none", ""):
-            answer = await hub.ask("PATCH", path, {"quiet": hours})
-            assert (answer.status, await own()) == (204, hours)
-        assert await hub.done("PATCH", "/api/quiet", {"quiet": ""}) == {"quiet": "none"}
-        before = await hub.acted()
-        for wrong, why in (
-            ("22:00-22:00 UTC", "begin and end at the same time"),
-            ("22:00-06:00 Europe/Zuerich", "does not know the time zone"),
-        ):
-            for where in (path, "/api/quiet"):
-                status, detail = await hub.refused("PATCH", where, {"quiet": wrong})
-                assert (status, why in detail) == (409, True)
-        for body in ({}, {"quiet": 5}, {"quiet": "22-6 UTC"}, {"quiet": "", "x": 1}):
-            assert (await hub.ask("PATCH", "/api/quiet", body)).status == 422
-        assert (await hub.ask("PATCH", "/api/contacts/999", {"quiet": ""})).status == 404
-        assert await hub.acted() == before
 
 
 async def test_administrators_add_and_change_users_but_not_themselves(store: Store) -> None:
@@ -463,44 +427,6 @@ async def test_administration_calls_count_for_the_rate_limit_of_the_key(store: S
         await hub.done("PATCH", "/api/devices/1", {"relay": True})
         answer = await hub.ask("PATCH", "/api/devices/1", {"relay": False})
         assert answer.status == 429 and dict(answer.headers)["Retry-After"]
-
-
-async def test_test_of_all_contacts_counts_as_one_call(store: Store) -> None:
-    """If each message counted, the key could reach its limit before the last contact is
-    notified.
-    """
-    async with office(store) as hub:
-        for name in ("Ada", "Bea", "Cy"):
-            new = contacts.NewContact(name, "duty@example.org")
-            await store.commit(partial(contacts.add_contact, workspace=1, new=new, now=START))
-        mine = next(
-            each["id"]
-            for each in (await hub.done("GET", "/api/keys"))["keys"]
-            if each["name"] == "office"
-        )
-        await hub.done("PATCH", f"/api/keys/{mine}", {"burst": 1, "perMinute": 1})
-        hub.alps.now += 3600
-        report = await hub.done("POST", "/api/chain/test")
-        assert [each["name"] for each in report["results"]] == ["Ada", "Bea", "Cy"]
-        reasons = await hub.alps.rows("SELECT reason FROM alarm_contact")
-        assert len(reasons) == 3 and all(reason for (reason,) in reasons)
-        hub.alps.now += 3600
-        assert (await hub.ask("POST", "/api/contacts/1/test")).status == 422
-
-
-async def test_contact_test_messages_have_a_daily_limit(store: Store) -> None:
-    async with office(store) as hub:
-        new = contacts.NewContact("Ada", "+41791234567", "sms")
-        await store.commit(partial(contacts.add_contact, workspace=1, new=new, now=START))
-        for _ in range(sending.ADDRESS_PER_DAY_MAX[sending.TEST]):
-            assert (await hub.ask("POST", "/api/contacts/1/test")).status == 422
-            hub.alps.now += 60
-        answer = await hub.ask("POST", "/api/contacts/1/test")
-        assert answer.status == 429 and b"to one address" in answer.body
-        (result,) = (await hub.done("POST", "/api/chain/test"))["results"]
-        assert (result["handedOver"], "to one address" in result["reason"]) == (False, True)
-        hub.alps.now += sending.DAY_S
-        assert (await hub.ask("POST", "/api/contacts/1/test")).status == 422
 
 
 async def test_webhook_tests_have_a_daily_limit_per_host(store: Store) -> None:

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 import pytest
 
 from tests import browser
+from tests.hub.raising import kit_of
 from tests.hub.test_console import SECRET, Held, console, settle_in
 from tests.hub.test_console_administration import sign_in
-from tests.hub.test_contacts import kit_of
 from tests.processes import Agent, Hub, administer, agent, hub, until
 
 pytestmark = pytest.mark.full

@@ -16,8 +16,8 @@ import pytest
 from fieldagent.hub.records import sos
 from fieldagent.hub.store.opening import open_store
 from tests import browser
+from tests.hub.raising import kit_of
 from tests.hub.test_console import call, console, settle_in, sign_in, sign_in_as_olga
-from tests.hub.test_contacts import kit_of
 from tests.processes import administer, agent, hub, until
 
 pytestmark = pytest.mark.full

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from tests import browser
+from tests.hub.raising import kit_of
 from tests.hub.test_console import console, settle_in, sign_in_as_olga
-from tests.hub.test_contacts import kit_of
 from tests.processes import agent, hub, until
 
 pytestmark = pytest.mark.full

@@ -114,8 +114,9 @@ async def test_idle_hub_reads_once_a_minute_and_writes_nothing(
     store = Counted(database)
     subject = program.Hub(load_settings(config), store)
     async with running(store), trio.open_nursery() as nursery:
-        for part in program.PARTS.values():
-            nursery.start_soon(part, subject)
+        tasks = program.list_tasks(subject)
+        for task in tasks.values():
+            nursery.start_soon(task)
         await trio.sleep(600)
         store.asked.clear()
         began = _read_file_stats(database)

@@ -18,8 +18,8 @@ from fieldagent.hub.store.contract import Db, Store
 from fieldagent.package.package import Message
 from fieldagent.wire.envelope import Entry
 from tests.hub.field import field_of
+from tests.hub.raising import kit_of
 from tests.hub.test_console import settle_in
-from tests.hub.test_contacts import kit_of
 from tests.hub.test_journey import receiver
 from tests.processes import PATIENCE, administer, agent, hub, until, until_async
 

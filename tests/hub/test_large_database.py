@@ -194,5 +194,5 @@ def _routes(store: Any) -> list[Route]:
     own = (ReadApi, SosApi, partial(SosApi, kind=ALARM), FleetApi)
     routes = [route for each in own for route in each(store, Mock(), clock=clock).make_routes()]
     return routes + administration.make_routes(
-        AdministrationContext(store, Mock(), clock=clock), Mock(), Mock(), Mock()
+        AdministrationContext(store, Mock(), clock=clock), Mock(), Mock()
     )

@@ -10,15 +10,15 @@ import pytest
 
 from fieldagent.hub.access.caller import ROLES, Caller, Purpose
 from fieldagent.hub.api.sos_api import SosApi
-from fieldagent.hub.api.watch_api import WatchApi
+from fieldagent.hub.part import list_hub_parts
 from fieldagent.hub.records.sos import ALARM
+from tests.hub.raising import kit_of
 from tests.hub.test_console import call, settle_in, sign_in
-from tests.hub.test_contacts import kit_of
 from tests.processes import administer, agent, hub, until
 
 
-def list_answer_paths() -> list[str]:
-    """Return the paths that only a dispatcher may use, including new ones."""
+def list_answer_calls() -> list[tuple[str, str]]:
+    """Return the calls that only a dispatcher may make, including new ones, as method and path."""
     asked: dict[object, Purpose] = {}
 
     def judge(purpose: Purpose) -> object:
@@ -27,15 +27,16 @@ def list_answer_paths() -> list[str]:
         return token
 
     authentication = Mock(judge=judge)
+    host = Mock(authentication=authentication)
     routes = [
         *SosApi(Mock(), authentication, clock=lambda: 0.0).make_routes(),
         *SosApi(Mock(), authentication, clock=lambda: 0.0, kind=ALARM).make_routes(),
-        *WatchApi(Mock(), authentication, clock=lambda: 0.0).make_routes(),
+        *(route for part in list_hub_parts() for route in part.routes(host)),
     ]
     return [
-        route.pattern.replace("{id}", "1")
+        (route.method, route.pattern.replace("{id}", "1"))
         for route in routes
-        if asked[route.judge] is Purpose.ACKNOWLEDGE
+        if asked.get(route.judge) is Purpose.ACKNOWLEDGE
     ]
 
 
@@ -62,10 +63,10 @@ def test_observer_sees_an_sos_but_cannot_answer(tmp_path: Path, database: str) -
         status, _, body = call(running, "GET", "/api/sos/1", **mine)
         assert status == 200 and json.loads(body)["state"] == "open"
         assert b"leg broken" in call(running, "GET", "/api/items", **mine)[2]
-        paths = list_answer_paths()
-        assert len(paths) >= 8
-        for path in paths:
-            status, _, body = call(running, "POST", path, {}, **mine)
-            assert status == 403, (path, body)
+        calls = list_answer_calls()
+        assert len(calls) >= 8
+        for method, path in calls:
+            status, _, body = call(running, method, path, {}, **mine)
+            assert status == 403, (method, path, body)
         (incident,) = administer(database, "sos", "list")
         assert incident["state"] == "open"

@@ -22,7 +22,6 @@ from fieldagent.hub.access import credentials, directory
 from fieldagent.hub.access.authentication import Authentication
 from fieldagent.hub.api.sos_api import SosApi
 from fieldagent.hub.contract import Bearer
-from fieldagent.hub.escalation import contacts, notification
 from fieldagent.hub.records import sos, sos_without_text
 from fieldagent.hub.service import health
 from fieldagent.hub.store.contract import Db, Store
@@ -240,24 +239,6 @@ async def test_handover_of_an_sos_is_complete_only_after_takeover(store: Store) 
         assert await fetch_news(hub.alps, 1) == []
         incident = await hub.told("POST", "/api/sos/1/take-over", who=3)
         assert (incident["seen"]["by"]["name"], incident["askedToTakeOver"]) == ("Cleo", None)
-
-
-async def test_handover_request_of_a_closed_sos_is_cancelled(store: Store) -> None:
-    async with desk(store) as hub:
-        subscribe = partial(
-            contacts.add_browser, workspace=1, member=3, name="b", subscription="{}"
-        )
-        await store.commit(partial(subscribe, now=hub.alps.now))
-        await hub.alps.sends(1, HELP)
-        await hub.told("POST", "/api/sos/1/acknowledge")
-        await hub.told("POST", "/api/sos/1/hand-over", {"to": "3"})
-        await hub.told("POST", "/api/sos/1/close", {"reason": "in hospital"})
-        assert (
-            await store.commit(
-                lambda db: notification.claim_notifications(db, hub.alps.now + 60, 9, "")
-            )
-            == []
-        )
 
 
 def make_time(seconds: int) -> datetime:
@@ -543,29 +524,6 @@ async def test_refused_escalation_is_replayed_by_the_logged_id(store: Store) -> 
 
 def replay_letter(db: Db, named: str) -> int:
     return webhook_directory.replay_dead_letters(db, 1, named, now=START + 700)
-
-
-async def test_each_webhook_gets_its_own_answer_link_with_the_raising_item(store: Store) -> None:
-    async with desk(store) as hub:
-        for after in (0, 0, 10):
-            made = webhook_directory.make_webhook("https://pager.example/", after=after)
-            await store.commit(
-                partial(webhook_directory.add_webhook, workspace=1, webhook=made, now=START)
-            )
-        await hub.alps.sends(1, HELP, make_later_entry(8, Message("cold")))
-
-        async def claimed(now: float) -> list[dict[str, Any]]:
-            posts = await store.commit(lambda db: claim(db, now, desk="https://hub.example.org"))
-            bodies = [json.loads(each.delivery.body) for each in posts]
-            return [each["payloads"][0]["events"][0] for each in bodies]
-
-        # The first two are claimed again, as after a hub's death. Each then has the same link.
-        events = await claimed(START + 1) + await claimed(START + 601)
-        raised = [each for each in events if each["content"] == "leg broken"]
-        links = {each["incident"]["acknowledge"] for each in raised}
-        assert (len(raised), len(links)) == (5, 3)
-        others = [each for each in events if each["content"] == "cold"]
-        assert others and all("acknowledge" not in each["incident"] for each in others)
 
 
 async def test_answer_without_permission_is_rejected_with_the_reason(store: Store) -> None:

@@ -307,12 +307,13 @@ NAMED = {
     "extensions/mqtt/hub/inward.py": ("SPENT_REASON",),
     "hub/bridge/spending.py": ("NO_DISTANCE",),
     "extensions/tak/bridge/inward.py": ("SPENT_REASON",),
-    "hub/escalation/mail.py": ("NO_RELAY", "remedy"),
-    "hub/escalation/outward.py": ("DATA", "why"),
+    "extensions/desk/hub/mail.py": ("NO_RELAY", "remedy"),
+    "extensions/desk/hub/outward.py": ("DATA", "why"),
     "extensions/sms/hub/sms_gate.py": ("_MISSING",),
     "extensions/sms/hub/webhook.py": ("_MISSING", "explanation"),
-    "hub/escalation/notification.py": ("text", "handed"),
+    "extensions/desk/hub/notification.py": ("text", "handed"),
     "extensions/sms/hub/twilio.py": ("_MISSING",),
+    "hub/part.py": ("NO_ADDRESSES",),
     "hub/field/mobile_originated.py": ("NO_DEVICE_REASON", "NOT_TAGGED", "OTHER_KEY", "_explain"),
     "hub/field/mobile_terminated.py": ("NO_CREDITS", "reason"),
     "hub/field/sms_mail.py": ("TOO_LONG", "SPENT_REASON"),
@@ -345,7 +346,8 @@ NAMED = {
     "http/tls.py": ("text", "describe_fault", "_describe_distrust"),
 }
 ROOMS = (
-    *(f"hub/{each}" for each in ("access", "escalation", "field", "operator")),
+    *(f"hub/{each}" for each in ("access", "contact", "field", "operator", "part.py")),
+    "extensions/desk/hub",
     *("hub/bridge/spending.py", "extensions/mqtt/hub/inward.py", "extensions/tak/bridge/inward.py"),
     *(
         "hub/records",

@@ -57,8 +57,9 @@ TO_PROGRAMS = (
         f"extensions/places/hub/{name}"
         for name in ("fence_command", "osmand", "owntracks", "route_command", "traccar", "tracker_")
     ),
-    *("hub/field/ip_link", "hub/field/trackers", "extensions/sms/hub/", "hub/escalation/imap"),
-    *("hub/settings.py", "hub/contract.py", "hub/escalation/answer_page.py"),
+    *("hub/field/ip_link", "hub/field/trackers", "extensions/sms/hub/", "extensions/desk/hub/imap"),
+    *("hub/settings.py", "hub/contract.py", "extensions/desk/hub/answer_page.py"),
+    *(f"extensions/desk/hub/{name}_command.py" for name in ("contact", "quiet", "watch")),
     *("store/group.py", "hub/store/postgres.py", "hub/store/postgres_schema.py"),
     *("hub/records/usage_file.py", "hub/field/operator_handover.py", "hub/service/synthetic_item"),
 )
@@ -89,7 +90,7 @@ CATALOGUE = {
         *("agent/api", "agent/entrance", "agent/journal", "agent/outbound", "agent/refusals"),
     ),
     **{
-        folder: (folder,)
+        folder: (folder.removesuffix("/refusals"),)
         for part in list_hub_parts()
         if (folder := part.refusals.removeprefix("fieldagent.").replace(".", "/"))
     },

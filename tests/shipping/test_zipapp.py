@@ -44,7 +44,7 @@ MODULES = [
             *("fieldagent.extensions.sms.hub.desc", "fieldagent.extensions.imt.hub.desc"),
             "fieldagent.extensions.places.hub.description",
             *("fieldagent.hub.store.postgres", "fieldagent.hub.access.passkeys"),
-            "fieldagent.hub.escalation.web_push",
+            "fieldagent.extensions.desk.hub.web_push",
             *(
                 f"fieldagent.extensions.{name}"
                 for name in (

@@ -10,7 +10,6 @@ from fieldagent.http.client import Opener
 from fieldagent.http.routes import Route
 from fieldagent.hub.administration.acts import AdministrationContext
 from fieldagent.hub.administration.commands import CommandsApi
-from fieldagent.hub.administration.contacts import ContactsApi
 from fieldagent.hub.administration.devices import DevicesApi
 from fieldagent.hub.administration.groups import GroupsApi
 from fieldagent.hub.administration.keys import KeysApi
@@ -19,7 +18,6 @@ from fieldagent.hub.administration.records import RecordsApi
 from fieldagent.hub.administration.usage import UsageApi
 from fieldagent.hub.administration.users import UsersApi
 from fieldagent.hub.administration.webhooks import WebhooksApi
-from fieldagent.hub.contact.registry import ContactSenders
 from fieldagent.hub.field.mobile_originated import MobileOriginatedReceiver
 from fieldagent.hub.operator.registry import get_operator_places
 from fieldagent.hub.records.usage import Prices
@@ -29,7 +27,6 @@ def make_routes(
     acts: AdministrationContext,
     mobile_originated: MobileOriginatedReceiver,
     open_stream: Opener,
-    reach: ContactSenders,
     operators: Collection[str] = tuple(get_operator_places()),
     prices: Prices = lambda operator: None,
     grace: float = 0.0,
@@ -47,6 +44,5 @@ def make_routes(
         *GroupsApi(acts).make_routes(),
         *KeysApi(acts).make_routes(),
         *WebhooksApi(acts, open_stream).make_routes(),
-        *ContactsApi(acts, reach).make_routes(),
         *RecordsApi(acts, mobile_originated).make_routes(),
     ]

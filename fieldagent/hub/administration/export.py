@@ -13,7 +13,6 @@ from typing import Any, Protocol
 from fieldagent.hub.access import credentials, directory, people
 from fieldagent.hub.access.subject import Subject, list_devices
 from fieldagent.hub.api import reading, sos_desk
-from fieldagent.hub.escalation import contacts
 from fieldagent.hub.field import dead_letters
 from fieldagent.hub.part import list_hub_parts
 from fieldagent.hub.records import audit, sos, workspace_log
@@ -172,10 +171,6 @@ def _list_webhooks(db: Db, subject: Subject, now: float) -> list[Row]:
     return webhook_directory.list_webhooks(db, subject.id)
 
 
-def _list_contacts(db: Db, subject: Subject, now: float) -> list[Row]:
-    return contacts.list_alarm_contacts(db, subject.id)
-
-
 def _list_passkeys(db: Db, subject: Subject, now: float) -> list[Row]:
     """Return the owner and the times of use of each passkey. The keys are not included."""
     members = f"SELECT member FROM membership WHERE workspace = {subject.id}"
@@ -216,7 +211,6 @@ LISTINGS: dict[str, dict[str, Listing]] = {
         "keys": _make_credential_list("key"),
         "tokens": _make_credential_list("token"),
         "webhooks": _list_webhooks,
-        "contacts": _list_contacts,
         "groups": _list_groups,
         "audit": _audit_of,
     },

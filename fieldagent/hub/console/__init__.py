@@ -22,8 +22,6 @@ from fieldagent.hub.access.authentication import Authentication
 from fieldagent.hub.access.caller import ADMINISTRATOR, Caller, Purpose
 from fieldagent.hub.console import passkeys
 from fieldagent.hub.console.passkeys import PasskeyRoutes
-from fieldagent.hub.console.push import PushRoutes
-from fieldagent.hub.escalation.browser import find_subject
 from fieldagent.hub.operator.registry import get_operators
 from fieldagent.hub.part import list_console_parts
 from fieldagent.hub.settings import HubSettings, is_behind_tls
@@ -110,9 +108,6 @@ class Console:
             settings.map_tiles, settings.map_attribution or ""
         )
         pictures_of = tiles.origin() if tiles else ""
-        subject = find_subject(
-            settings.console_address or "", settings.contact_own.get("mail-from")
-        )
         return [
             *files.make_page_routes(
                 PAGES,
@@ -126,7 +121,6 @@ class Console:
             files.make_file_route("/console/worker.js", __name__, "worker.js"),
             *map_tiles.make_map_routes(CarriedMap(settings.map_file), signed_in, tiles or None),
             *self._make_passkey_routes(),
-            *PushRoutes(self._store, self._authentication, self._clock, subject).make_routes(),
             Route("GET", "/", make_redirect("/console")),
             Route("GET", "/console/session", self.answer_signed_in, judge=signed_in),
             Route("POST", "/console/session", self.sign_in, body=4_096),

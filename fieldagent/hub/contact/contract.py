@@ -1,10 +1,9 @@
 """Interface of a kind of contact. Because of this interface, no other part of the hub contains code
 for one kind.
 
-A kind is a module with a `ContactKind`, which `registry.CONTACTS` or an extension names. A kind
-defines its settings, the form and the visible part of its addresses, how to send, and how answers
-arrive. Each kind must pass `tests/hub/escalation/test_contract.py`. docs/how-to/add-an-operator.md
-describes all steps.
+A kind is a module with a `ContactKind`, which an extension names. A kind defines its settings, the
+form and the visible part of its addresses, how to send, and how answers arrive. Each kind must pass
+`tests/extensions/desk/test_contract.py`. docs/how-to/add-an-operator.md describes all steps.
 """
 
 from __future__ import annotations

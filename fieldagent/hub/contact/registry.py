@@ -1,8 +1,4 @@
-"""Available kinds of contact.
-
-A new kind of the core is a module in this package, and an entry in `CONTACTS`. An extension adds
-its kinds with `Extension.contact_kinds`.
-"""
+"""Available kinds of contact. Extensions add them with `Extension.contact_kinds`."""
 
 from __future__ import annotations
 
@@ -13,7 +9,6 @@ from typing import TypeAlias
 from fieldagent.extensions import list_places
 from fieldagent.hub.access.directory import Refused
 from fieldagent.hub.contact.contract import ContactHost, ContactKind, Notice, Own, Send
-from fieldagent.hub.records.alarm import PUSH
 from fieldagent.system.named_object import import_named_object
 from fieldagent.system.properties import WrongProperty
 from fieldagent.system.sentence import sentence
@@ -22,21 +17,14 @@ from fieldagent.webhook.delivery import HandoverOutcome, HandoverResult
 Kinds: TypeAlias = "Mapping[str, ContactKind]"
 """Kinds by their names in the database."""
 
-CONTACTS = {
-    "email": "fieldagent.hub.escalation.mail:KIND",
-    "apprise": "fieldagent.hub.escalation.services:KIND",
-    PUSH: "fieldagent.hub.escalation.browser:KIND",
-}
-"""Locations of the core's kinds by their names in the database."""
-
 
 def get_contact_kinds(places: Iterable[str] = ()) -> Kinds:
-    """Return the kinds of the core, of all extensions, and of third parties. `places` are the
-    third-party kinds in the form `package.module:NAME`.
+    """Return the kinds of all extensions, and of third parties. `places` are the third-party kinds
+    in the form `package.module:NAME`.
 
     Raises WrongProperty with a text that follows the word `contacts`.
     """
-    return _load_kinds((*CONTACTS.values(), *list_places("contact_kinds").values(), *places))
+    return _load_kinds((*list_places("contact_kinds").values(), *places))
 
 
 @cache

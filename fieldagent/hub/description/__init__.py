@@ -14,7 +14,6 @@ from fieldagent.http.openapi import Access, make_document
 from fieldagent.http.openapi_parts import HTTP_PROBLEM
 from fieldagent.hub.description import (
     console,
-    contacts,
     devices,
     distress,
     field,
@@ -31,7 +30,7 @@ from fieldagent.system.named_object import import_own
 
 _TABLES = (
     *(pushes, field, distress, positions, devices, fleet),
-    *(users, webhooks, contacts, console, service),
+    *(users, webhooks, console, service),
 )
 
 

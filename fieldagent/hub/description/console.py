@@ -1,4 +1,4 @@
-"""Description of the console: its page, sign-in, passkeys and push, in OpenAPI."""
+"""Description of the console: its page, sign-in and passkeys, in OpenAPI."""
 
 from __future__ import annotations
 
@@ -18,12 +18,10 @@ from fieldagent.http.openapi import (
     segment,
     text,
 )
-from fieldagent.http.openapi_parts import MALFORMED, ROW, UNIX_TIME
+from fieldagent.http.openapi_parts import UNIX_TIME
 from fieldagent.hub.access.caller import ROLES
 from fieldagent.hub.console import NAMES, PASSWORD_MOST, SUBJECTS
-from fieldagent.hub.console.push import TEXT_MAX
 from fieldagent.hub.description.common import (
-    DISK_FULL,
     DISPATCHER,
     FAULTS,
     LARGER_THAN_16_KIB,
@@ -38,7 +36,6 @@ from fieldagent.hub.description.common import (
 )
 from fieldagent.hub.part import list_console_parts
 from fieldagent.page.files import PARTS, SHARED_FILES
-from fieldagent.page.language import LANGUAGES
 
 _CREDENTIAL = {
     "type": "object",
@@ -51,8 +48,6 @@ _NOT_SIGNED_IN = (
     "The call uses a key or comes from another site; passkeys need a sign-in at the console"
 )
 _NOT_IN_ONE = "Another site sent the request, or the user is in no workspace, or in several"
-_PUSH_TEXT = text(minLength=1, maxLength=TEXT_MAX)
-_NO_OPERATOR = "No setting names the operator of the hub, and push services would refuse it"
 _PASSKEY = record(
     {
         "id": integer(),
@@ -61,18 +56,6 @@ _PASSKEY = record(
         "used": nullable(number("Unix time of the last sign-in")),
     }
 )
-_PUSH = DISPATCHER._replace(
-    answers={
-        **DISPATCHER.answers,
-        404: "A library for web push is missing at the hub",
-        503: NOT_NOW,
-        507: DISK_FULL,
-    },
-    other={400: MALFORMED},
-    get={400: MALFORMED},
-    body={**DISPATCHER.body, 413: "Larger than 4 KiB", 422: "The body is not a push subscription"},
-)
-
 _SCRIPTS = [f"{name}.js" for name in list_console_parts()]
 
 CALLS = (
@@ -269,37 +252,5 @@ CALLS = (
         READER,
         parameters=[segment("number", integer(minimum=1))],
         description=_NEEDS,
-    ),
-    call(
-        "GET /console/push",
-        "consolePushKey: Return the hub's public key for push services (RFC 8292)",
-        {200: answer("For `applicationServerKey`", record({"key": text()})), 409: _NO_OPERATOR},
-        _PUSH,
-    ),
-    call(
-        "POST /console/push",
-        "consolePushSubscribe: Let this browser ring while its page is closed",
-        {
-            201: answer("Number of the browser among the contacts", record({"id": ROW})),
-            409: _NO_OPERATOR,
-        },
-        _PUSH,
-        body=record(
-            {
-                "endpoint": _PUSH_TEXT,
-                "p256dh": _PUSH_TEXT,
-                "auth": _PUSH_TEXT,
-                "language?": enumeration(
-                    *LANGUAGES, description="Language of the notifications (en)"
-                ),
-            }
-        ),
-    ),
-    call(
-        "DELETE /console/push",
-        "consolePushUnsubscribe: End the notifications of this browser",
-        {204: "The browser is no longer notified"},
-        _PUSH,
-        body=record({"endpoint": _PUSH_TEXT}),
     ),
 )

@@ -1,4 +1,4 @@
-"""Description of the SOS desk and its watch, in OpenAPI."""
+"""Description of the SOS desk, in OpenAPI."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from fieldagent.http.openapi import (
     answer,
     answer_header,
     answer_in_formats,
-    any_of,
     boolean,
     call,
     enumeration,
@@ -35,13 +34,11 @@ from fieldagent.hub.description.common import (
     ITEM,
     PLACE,
     READER,
-    UNIX_SECONDS,
     describe_line,
     describe_page,
     limit,
 )
 from fieldagent.hub.records.sos import SosState
-from fieldagent.package.reading import INT32 as INT32_RANGE
 
 THREAD_STEP = named_record(
     "ThreadStep",
@@ -131,39 +128,6 @@ _SOME_TEXT = {**_NOTE, "minLength": 1}
 _HAND_OVER = record(
     {"to": text("The number of a user", pattern="^[0-9]{1,18}$"), "note?": nullable(_NOTE)}
 )
-_ON_WATCH = record(
-    {
-        "user": NAMED_RECORD,
-        "since": UNIX_SECONDS,
-        "until": UNIX_SECONDS,
-        "handsOverTo": any_of(
-            NAMED_RECORD,
-            NULL,
-            description="Dispatcher who is asked to take over; until they do, the watch stays",
-        ),
-        "note": text("Information for that dispatcher"),
-    }
-)
-_WAS_ON_WATCH = record(
-    {"user": NAMED_RECORD, "since": UNIX_SECONDS, "ended": UNIX_SECONDS, "note": text()}
-)
-WATCH = named_record(
-    "Watch",
-    {
-        "onWatch": list_of(_ON_WATCH),
-        "before": list_of(_WAS_ON_WATCH, "The last ten"),
-        "hours": nullable(
-            text("Hours in which someone must be on watch, such as 06:00 to 22:00 UTC, or always")
-        ),
-        "unattendedSince": nullable(
-            number("Unix time since which no one has been on watch in those hours")
-        ),
-    },
-)
-_CHANGED = {
-    200: answer("The watch after the change", WATCH),
-    409: "Nothing was changed: `detail` has the reason",
-}
 
 
 def _desk(member: str, name: str, one: str, several: str) -> tuple[Call, ...]:
@@ -253,33 +217,5 @@ CALLS = (
         answer("The texts", record({"fromDesk": list_of(text(), "Texts of a dispatcher")})),
         READER,
         description="Exact texts for a message to a kit, or the note of an acknowledgement.",
-    ),
-    call(
-        "GET /api/watch",
-        "watch: Return who is and was on watch at the desk",
-        answer("The watch", WATCH),
-        READER,
-    ),
-    call(
-        "POST /api/watch/take",
-        "takeWatch: Go on watch for this time, or accept a hand-over",
-        _CHANGED,
-        DISPATCHER,
-        body=record({"seconds": integer("At most a week", minimum=1, maximum=INT32_RANGE[-1])}),
-    ),
-    call(
-        "POST /api/watch/hand-over",
-        "handOverWatch: Ask another dispatcher to take over the watch; until they do, it stays "
-        "with you",
-        _CHANGED,
-        DISPATCHER,
-        body=_HAND_OVER,
-    ),
-    call(
-        "POST /api/watch/end",
-        "endWatch: End your watch",
-        _CHANGED,
-        DISPATCHER,
-        body=record({"note?": nullable(_NOTE)}),
     ),
 )

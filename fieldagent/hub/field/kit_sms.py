@@ -1,7 +1,7 @@
 """SMS between kits and the hub, through the services and the telephone number that contacts'
 answers use.
 
-A text that begins like a frame is from a kit. All other texts are answers (`answers`). The hub
+A text that begins like a frame is from a kit. All other texts are answers of contacts. The hub
 sends messages to a kit through the service that delivered the kit's last message.
 """
 
@@ -30,13 +30,15 @@ log = logging.getLogger(__name__)
 
 
 class KitSmsInbox:
-    """Separates kits' frames from other incoming answers. Implements `contract.AnswerInbox`."""
+    """Separates kits' frames from answers of contacts. Implements `contract.AnswerInbox`. If
+    `answers` is None, the hub ignores the answers of contacts.
+    """
 
     def __init__(
         self,
         store: Store,
         mobile_originated: MobileOriginatedReceiver,
-        answers: AnswerInbox,
+        answers: AnswerInbox | None,
         *,
         clock: Callable[[], float],
     ) -> None:
@@ -47,7 +49,8 @@ class KitSmsInbox:
 
     async def receive_message(self, answer: ContactAnswer) -> None:
         if not sms_frame.is_frame(answer.text):
-            await self._answers.receive_message(answer)
+            if self._answers is not None:
+                await self._answers.receive_message(answer)
             return
         try:
             frame = sms_frame.parse_frame(answer.text)
@@ -75,7 +78,8 @@ class KitSmsInbox:
     async def report(self, message_id: str, reached: bool, reason: str = "") -> None:
         # The network reports that the SMS was delivered. The frame stays open until the kit itself
         # acknowledges it.
-        await self._answers.report(message_id, reached, reason)
+        if self._answers is not None:
+            await self._answers.report(message_id, reached, reason)
 
 
 async def run(

@@ -1,8 +1,8 @@
 """Periodic checks on kits.
 
-The checks find overdue check-ins, open incidents that no dispatcher can see, incidents without an
-item, and watch hours without a dispatcher. They also continue program updates and changes of a
-radio key. Extensions can add checks (`HubPart.checks`).
+The checks find overdue check-ins, open incidents that no dispatcher can see, and incidents without
+an item. They also continue program updates and changes of a radio key. Extensions can add checks
+(`HubPart.checks`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from functools import partial
 from fieldagent.hub import idle
 from fieldagent.hub.field import check_in, radio_key, update_offers
 from fieldagent.hub.part import HubCheck, list_hub_parts
-from fieldagent.hub.records import alarm, shifts, sos_without_text
+from fieldagent.hub.records import alarm, sos_without_text
 from fieldagent.hub.store.contract import ANY_WRITE_TOPIC, Store
 from fieldagent.hub.store.persist import log_once
 from fieldagent.store.group import NOT_STORED
@@ -28,7 +28,6 @@ CORE_CHECKS = (
     HubCheck(update_offers.compute_next_due, update_offers.continue_offers),
     HubCheck(alarm.compute_next_look, alarm.notify_of_open),
     HubCheck(sos_without_text.compute_next_due, sos_without_text.enter_own_items),
-    HubCheck(shifts.compute_next_due, shifts.check_watches),
     HubCheck(radio_key.compute_next_due, radio_key.continue_changes),
 )
 """Checks that are part of the core."""

@@ -36,11 +36,11 @@ from fieldagent.hub.field.kit_receipts import (
     store_journal_number,
 )
 from fieldagent.hub.field.neighbour import find_doubt, find_neighbour
+from fieldagent.hub.part import send_to_address
 from fieldagent.hub.records import (
     contact,
     fragments,
     mt_copies,
-    outward,
     sos,
 )
 from fieldagent.hub.records.due_receipts import (
@@ -421,7 +421,7 @@ class MobileOriginatedReceiver:
         item, _ = enter(db, posting, now=brought.now, grace=self._grace)
         nobody = recipient.reason
         if recipient.address:
-            nobody = outward.enter_outward_item(db, item, recipient.address, brought.now)
+            nobody = send_to_address(db, item, recipient.address, brought.now)
         if nobody:
             record_stage(db, item, THE_HUB, Stage.NOBODY, nobody, brought.now)
         # The position of a person with a separate radio is not the position of the kit.

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 import trio
 
-from fieldagent.hub.records import alarm, contact, outward
+from fieldagent.hub.records import alarm, contact
 from fieldagent.hub.store.contract import Db, Store, make_membership
 from fieldagent.hub.store.persist import log_once, persist
 from fieldagent.store.group import StoreUnavailable
@@ -35,7 +35,7 @@ CLAIMED_TABLES = {
     "webhook_delivery": "webhooks",
     "alarm_message": alarm.ALARM_TOPIC,
     "mobile_terminated": "satellite",
-    "outward": outward.OUTWARD_TOPIC,
+    "outward": "outward",
     "kit_sms": contact.SMS_NEWS,
 }
 """Tables with claims. The value is the topic that is announced when a claim in the table is

@@ -61,6 +61,7 @@ _REMEMBERING_TABLES = {
     "idempotency": "credential, member, key",
     "slice": f"device, {UNAUTHENTICATED_COLUMN}, sequence, count, position",
     "arrived": f"device, {UNAUTHENTICATED_COLUMN}, sequence, digest",
+    "contact_answer": "id",
 }
 """Tables that recognise repeated items so that the hub answers them in the same way. The values are
 the columns of the tables' keys."""

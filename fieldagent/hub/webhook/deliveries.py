@@ -16,8 +16,8 @@ from typing import Any
 
 from fieldagent.hub.api.sos_desk import describe_for_pager, record_webhook_post
 from fieldagent.hub.api.standing import list_reached
-from fieldagent.hub.escalation import alarm_link
 from fieldagent.hub.field.envelope_packing import read_identity
+from fieldagent.hub.part import make_answer_link
 from fieldagent.hub.records import alarm
 from fieldagent.hub.records.audit import HUB, write_line
 from fieldagent.hub.records.stored_entry import decode_stored_entry, parse_stored_object
@@ -290,7 +290,7 @@ class _Writer:
         if raises or webhook.after:
             own_id = str(uuid.uuid5(uuid.UUID(request_id), f"webhook {webhook.id}"))
             if raises and incident is not None:
-                link, _ = alarm_link.make_link(db, incident, webhook.get_name(), own_id, self._now)
+                link = make_answer_link(db, incident, webhook.get_name(), own_id, self._now)
             if webhook.after:
                 # An escalation needs a separate id, because a pager treats equal ids as one alert.
                 request_id = own_id

@@ -16,7 +16,7 @@ from fieldagent.hub.contract import ItemResult
 from fieldagent.hub.store.contract import Store
 from tests.cli.test_arguments import fieldagent
 from tests.hub.field import field_of
-from tests.hub.test_contacts import kit_of, settle_in
+from tests.hub.raising import kit_of, settle_in
 from tests.hub.test_journey import receiver
 from tests.hub.test_trackers import DOG, says, tracked, words_for_ada
 from tests.processes import Hub, administer, agent, hub, until

@@ -18,7 +18,7 @@ from tests.extensions.sms.managed import Managed
 from tests.extensions.sms.test_services import ADAPTERS, Adapter, post
 from tests.hub.alps import Alps
 from tests.hub.push_service import PushService, push_service
-from tests.hub.test_contacts import BEHIND
+from tests.hub.raising import BEHIND
 from tests.processes import MODULE, Agent, Hub, Running, administer, agent, hub, until
 
 HUB_NUMBER = "+41790000001"

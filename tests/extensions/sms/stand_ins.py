@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.hub.escalation.test_contract import SECRET, StandIn
+from tests.extensions.desk.test_contract import SECRET, StandIn
 from tests.hub.push_service import push_service
 
 PHONE = "+41791234567"

@@ -9,8 +9,8 @@ from urllib.request import urlopen
 import pytest
 
 from fieldagent.system.exit_codes import OK, REFUSED
+from tests.extensions.desk.test_chain import chain, written
 from tests.extensions.sms.stand_ins import PHONE
-from tests.hub.escalation.test_chain import chain, written
 from tests.hub.push_service import push_service
 from tests.hub.relay import mail_relay
 from tests.processes import PATIENCE, administer, administer_from_shell, hub

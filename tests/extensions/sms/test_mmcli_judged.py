@@ -16,7 +16,7 @@ from tests.extensions.sms.modem_manager import MISSING, modem_manager
 from tests.extensions.sms.network import HUB_NUMBER, REFERENCE, Country, country, facts, reaches
 from tests.extensions.sms.test_sms_journey import contents
 from tests.extensions.sms.test_sms_parts import LONG
-from tests.hub.test_contacts import changed
+from tests.hub.raising import changed
 from tests.machine import needs
 from tests.processes import Agent, until
 

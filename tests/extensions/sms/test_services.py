@@ -25,7 +25,7 @@ from fieldagent.extensions.sms.hub.twilio import compute_signature
 from fieldagent.hub.contact.contract import Notice
 from fieldagent.wire import sms_alphabet
 from tests.hub.push_service import Pushed, push_service
-from tests.hub.test_contacts import ADDRESS, BEHIND, changed, kit_of, raise_sos, settle_in
+from tests.hub.raising import ADDRESS, BEHIND, changed, kit_of, raise_sos, settle_in
 from tests.processes import Hub, administer, administer_from_shell, agent, hub, until
 
 PHONE = "+41791234567"

@@ -12,7 +12,7 @@ from fieldagent.hub.field.sms_mail import TOO_LONG
 from tests.agent.test_agent import HOOK
 from tests.extensions.sms.network import country, facts, forwarding
 from tests.extensions.sms.test_services import ADAPTERS
-from tests.hub.test_contacts import changed
+from tests.hub.raising import changed
 from tests.processes import administer, free_port, until
 
 
