@@ -113,7 +113,7 @@ class HubPart:
     console: str = ""
     """Package that contains a script of the console and the catalogues of its texts. The script has
     the name of the part, for example `places.js`, so the name of the part must be a JavaScript
-    identifier. `chart.js` and `usage.js` call the script's functions."""
+    identifier. `administration.js`, `chart.js`, `console.js` and `usage.js` use its exports."""
 
 
 def list_hub_parts() -> list[HubPart]:

@@ -18,7 +18,6 @@ from fieldagent.hub.store.opening import open_store
 from fieldagent.package.package import Message
 from fieldagent.wire.envelope import Entry, encode
 from tests import browser
-from tests.hub.relay import Relay, mail_relay
 from tests.hub.test_console import SECRET, console, settle_in
 from tests.hub.test_journey import receiver
 from tests.processes import administer, hub
@@ -34,7 +33,6 @@ SUBJECTS = (
         "API keys",
         "Tokens of programs",
         "Webhooks",
-        "Contacts for an SOS",
     ),
     *("Dead letters", "Audit log"),
 )
@@ -264,70 +262,6 @@ class Office:
         self.press("Remove", "#admin-webhooks")
         self.done(f"{url} is removed")
 
-    def contacts(self, relay: Relay) -> None:
-        self.open("Contacts for an SOS")
-        self.shown.get_by_text("an SOS rings only at an open console").wait_for()
-        self.fill("Name of the person or duty; kits show it", "Bergwacht")
-        address = "E-mail address, or telephone number such as +41791234567"
-        self.fill(address, "tgram://token/chat")
-        self.press("Add the contact")
-        self.refused("is not accepted here, because apprise connects")
-        self.fill(address, "bw@example.org")
-        self.fill(
-            "Time without an answer until the notification, such as 30s or 5m (empty: at once)",
-            "90s",
-        )
-        self.fill("Number of notifications until someone answers (empty: 1)", "3")
-        self.press("Add the contact")
-        self.done("Bergwacht is added. Test it.")
-        self.shown.get_by_text("up to 3 times, every 5 minutes").wait_for()
-        self._quiet_hours()
-        relay.answers = ["550 no such mailbox"]
-        self.press("Test", "#admin-contacts")
-        self.refused("did not accept the test message: the mail relay 127.0.0.1 answered 550")
-        self.shown.get_by_text("This step cannot notify anyone now.").wait_for()
-        self.press("Test", "#admin-contacts")
-        self.done("The test for Bergwacht was handed over")
-        assert "This is a test" in relay.mail().get_content()
-        relay.answers = ["550 no such mailbox"]
-        self.press("Test all steps")
-        self.done("1 test sent, 1 not accepted.")
-        self.shown.get_by_text(
-            "Step 1, Bergwacht: the mail relay 127.0.0.1 answered 550"
-        ).wait_for()
-        self.press("Remove", "#admin-contacts")
-        self.done("Bergwacht is removed")
-
-    def _quiet_hours(self) -> None:
-        hours = (
-            "From and until, such as 22:00-06:00; none: no quiet hours;"
-            " empty: the workspace's hours"
-        )
-        self.shown.get_by_text("Contacts get alarms at any hour.").wait_for()
-        for said, zone, done in (
-            ("22:00-06:00", "Europe/Zuerich", ""),
-            ("22:00-06:00", "Europe/Zurich", "The quiet hours are set."),
-        ):
-            self.fill(hours, said)
-            self.fill("Time zone, such as Europe/Zurich", zone)
-            self.press("Set the quiet hours")
-            if done:
-                self.done(done)
-            else:
-                self.refused("does not know the time zone")
-        notice = "Alarms wait during these hours: 22:00-06:00 Europe/Zurich."
-        self.shown.get_by_text(notice).wait_for()
-        for said, done, shown in (
-            ("none", "There are no quiet hours.", "no quiet hours"),
-            ("", "It uses the workspace's hours.", ""),
-        ):
-            self.shown.get_by_label("Whose").select_option(label="Bergwacht")
-            self.fill(hours, said)
-            self.press("Set the quiet hours")
-            self.done(done)
-            listed = self.shown.locator("#admin-contacts").inner_text()
-            assert ("no quiet hours" in listed) is bool(shown)
-
     def letters(self, database: str) -> None:
         """This is first, because imported messages are posted to the webhooks."""
         self.open("Dead letters")
@@ -358,8 +292,7 @@ def test_every_control_of_the_administration_works(tmp_path: Path) -> None:
     with (
         browser.browser() as opened,
         receiver() as hooked,
-        mail_relay() as relay,
-        hub(tmp_path, {**settings, **relay.settings}) as running,
+        hub(tmp_path, settings) as running,
         console(opened, running, "1280-light") as shown,
     ):
         shown.on("dialog", lambda question: question.accept())
@@ -371,7 +304,6 @@ def test_every_control_of_the_administration_works(tmp_path: Path) -> None:
         password = office.users()
         office.keys()
         office.webhooks(hooked.url, database)
-        office.contacts(relay)
         office.audit()
         assert shown.url == f"{running.address}/console/administration/audit"
         # Mia's new password is valid for one sign-in. She administers nothing.

@@ -228,20 +228,9 @@ def test_price_of_another_command_is_not_shown(office: Any) -> None:
 
 
 def test_selection_and_text_survive_a_finished_request(world: World, office: Any) -> None:
-    for name in ("Duty", "Mia"):
-        administer(world.database, "contact", "add", name, f"{name}@example.org")
     for name in ("relay", "store"):
         administer(world.database, "user", "add", name, "--type", "Integration")
         administer(world.database, "user", "token", "add", name, "--user", name)
-    subject(office, "Contacts for an SOS")
-    office.locator("#admin-contacts li.row").first.wait_for()
-    held = Held(office, "**/test")
-    office.get_by_role("button", name="Test", exact=True).first.click()
-    held.wait()
-    office.get_by_label("Whose").select_option("Mia")
-    held.release()
-    office.locator("#act-fault, #act-done").get_by_text("e").first.wait_for()
-    assert office.locator("#quiet-whose option:checked").inner_text() == "Mia"
     subject(office, "Tokens of programs")
     held = Held(office, "**/api/tokens/*")
     office.get_by_role("button", name="Revoke").first.click()
@@ -308,19 +297,6 @@ def test_open_filter_list_survives_an_update(
     assert desk.evaluate("window.mine.isConnected")
 
 
-def test_failed_watch_handover_keeps_the_typed_text(desk: Any) -> None:
-    desk.get_by_role("button", name="Take the watch for 8 hours").click()
-    desk.get_by_text("Hand over my watch").click()
-    desk.locator("#watch-to option").first.wait_for(state="attached")
-    desk.get_by_label("Information for them", exact=True).fill("Ada is late")
-    desk.route("**/hand-over", lambda route: route.abort())
-    desk.get_by_role("button", name="Ask them", exact=True).click()
-    desk.locator("#away").get_by_text("The hub did not answer").wait_for()
-    assert desk.get_by_label("Information for them", exact=True).input_value() == "Ada is late"
-    desk.get_by_role("button", name="End my watch").click()
-    desk.get_by_role("button", name="Take the watch for 8 hours").wait_for()
-
-
 SENDING = ("POST", "PATCH", "DELETE", "PUT")
 
 
@@ -371,16 +347,19 @@ class Twice:
 
 SUBJECTS = {
     "Devices": 6, "Users": 5, "API keys": 3, "Tokens of programs": 2, "Webhooks": 1,
-    "Contacts for an SOS": 4,
 }  # fmt: skip
 """Minimum number of sending controls of each subject."""
 
 
 def test_double_press_sends_once_in_the_administration(world: World, office: Any) -> None:
-    administer(world.database, "contact", "add", "Pager", "pager@example.org")
     administer(world.database, "key", "add", "relay", "--read")
+    press_each_twice(office, SUBJECTS)
+
+
+def press_each_twice(office: Any, subjects: dict[str, int]) -> None:
+    """Press each button of these subjects twice. The values are the smallest numbers of buttons."""
     twice = Twice(office)
-    for name, least in SUBJECTS.items():
+    for name, least in subjects.items():
         subject(office, name)
         office.locator("#subject li").first.wait_for()
         for fold in office.locator("#subject li > details").all()[:2]:
@@ -410,14 +389,6 @@ def test_double_press_sends_once_at_the_desk(world: World, desk: Any, incident: 
         if button == "#send":
             desk.locator("#people").get_by_label("Ada").check()
         twice.press(desk.locator(button))
-    twice.press(desk.locator("#watch-take"))
-    desk.unroute_all()
-    desk.locator("#watch-take").click()
-    desk.get_by_text("Hand over my watch").click()
-    desk.locator("#watch-to option").first.wait_for(state="attached")
-    twice = Twice(desk)
-    for button in ("#watch-form button", "#watch-end"):
-        twice.press(desk.locator(button))
 
 
 def test_narrowest_screen_with_large_text_needs_no_horizontal_scrolling(
@@ -426,19 +397,13 @@ def test_narrowest_screen_with_large_text_needs_no_horizontal_scrolling(
     """The language has long words, and a person has entered a long word."""
     world.kit.call("POST", "/api/sos", {"text": "Donaudampfschifffahrtsgesellschaft"})
 
-    def with_hours(route: Any) -> None:
-        body = route.fetch().json()
-        route.fulfill(json={**body, "hours": "06:00 to 22:00 UTC", "onWatch": []})
-
     with console(world.opened, world.hub, "390-light", locale="uk") as shown:
-        shown.route("**/api/watch", with_hours)
         shown.set_viewport_size({"width": 320, "height": 900})
         shown.locator("[name=username]").fill(world.ben)
         shown.locator("[name=password]").fill(SECRET.strip())
         shown.locator("#enter button").first.click()
         shown.locator("#sos li.open", has_text="Donau").wait_for()
-        shown.locator("#watch-told", has_text="з 06:00 до 22:00 UTC").wait_for()
-        for place in ("", "/fleet", "/administration/devices", "/administration/contacts"):
+        for place in ("", "/fleet", "/administration/devices"):
             shown.goto(f"{world.hub.address}/console{place}")
             shown.locator("#sos li.open", has_text="Donau").wait_for()
             shown.locator("#kits li, #figures-kits tr, #subject li").first.wait_for(

@@ -111,7 +111,7 @@ PAGES = {
     "entrance": ENTRANCE,
     "console": CONSOLE,
     **{
-        name: Spoken(Path(str(files(package))), (), frozenset())
+        name: Spoken(Path(str(files(package))), (), CONSOLE.names)
         for name, package in list_console_parts().items()
     },
 }

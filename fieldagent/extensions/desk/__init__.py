@@ -14,7 +14,11 @@ EXTENSION = Extension(
         "apprise": f"{_HOME}.services:KIND",
         "push": f"{_HOME}.browser:KIND",
     },
-    hub_parts={"contacts": f"{_HOME}.part:CONTACTS", "watch": f"{_HOME}.part:WATCH"},
+    hub_parts={
+        "contacts": f"{_HOME}.part:CONTACTS",
+        "push": f"{_HOME}.part:PUSH",
+        "watch": f"{_HOME}.part:WATCH",
+    },
     hub_api=f"{_HOME}.description:CALLS",
     hub_commands={"contact": f"{_HOME}.table:COMMANDS"},
 )

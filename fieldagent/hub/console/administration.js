@@ -1,11 +1,11 @@
 // The administration of the workspace. Each subject is a page that loads when a person opens it.
 
 import { looked } from "./acts.js";
-import { chainTest, loadContacts, newContact, quietHours } from "./contacts.js";
 import { loadDevices, newDevice } from "./devices.js";
 import { me, trouble } from "./hub.js";
 import { loadKeys, loadTokens, newKey, newToken } from "./keys.js";
 import { say, spoken } from "./language.js";
+import { parts } from "./parts.js";
 import { here } from "./place.js";
 import { loadRadioKey } from "./radio_key.js";
 import { loadLetters, olderAudit, replayLetters, showAudit } from "./records.js";
@@ -29,10 +29,7 @@ const SUBJECTS = [
   ["webhooks", say("Webhooks"), loadWebhooks, () => [things("admin-webhooks"),
     element("div", { id: "admin-failures", hidden: true }, element("h3", {}, say("Dead letters of webhooks")), things("admin-failed")),
     element("h3", {}, say("Add a webhook")), newWebhook()]],
-  ["contacts", say("Contacts for an SOS"), loadContacts, () => [things("admin-contacts"),
-    element("p", { class: "quiet" }, say("Contacts are notified step by step until someone answers. For Telegram and others, run fieldagent hub contact add on the hub's machine.")),
-    chainTest(), element("h3", {}, say("Quiet hours")), quietHours(),
-    element("h3", {}, say("Add a contact")), newContact()]],
+  ...parts.flatMap(each => each.subjects ?? []),
   ["letters", say("Dead letters"), loadLetters, () => [things("admin-letters"), replayLetters(),
     element("p", { class: "quiet" }, say("Messages from unknown modems are listed only on the hub's machine: fieldagent hub device dead-letter list."))]],
   ["audit", say("Audit log"), showAudit, () => [element("ol", { id: "admin-audit" }), olderAudit()]],

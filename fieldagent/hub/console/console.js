@@ -10,17 +10,20 @@ import { lookAtHands, setUpHands, showHands } from "./hands.js";
 import { Away, call, looksWell, me, SignedOut, trouble } from "./hub.js";
 import { came, loadTalk, lookAtTalk, lookHowFar, lookWhoHas, setUpTalk } from "./talk.js";
 import { offerPasskey, showPasskeys, signInByPasskey } from "./passkey.js";
-import { offerNotifications, offerRinging, setUpSound, showSound, stopRinging, wake } from "./ring.js";
+import { parts } from "./parts.js";
+import { offerNotifications, setUpSound, showSound, wake } from "./ring.js";
 import { setUpHistory } from "./history.js";
 import { here as place, setUpPlace } from "./place.js";
 import { follow } from "./stream.js";
 import { spoken, term } from "./language.js";
 import { by, plain } from "./text.js";
-import { setUpWatch, showWatch } from "./watch.js";
 import { chooseKit, loadPeople, setUpWriting } from "./write.js";
 
 // Wait for the language, as the imported modules do.
 await spoken;
+
+/** Returns the functions of the extensions' parts that have this name. */
+const ofParts = name => parts.flatMap(each => each[name] ?? []);
 
 /** Milliseconds between two tries to reach a hub that is away. */
 const AGAIN = 6000;
@@ -78,7 +81,7 @@ const look = (...what) => Promise.all(what.map(each => each())).then(looksWell, 
 const load = async () => {
   // First load the SOS desk, so that it rings even if the other loads fail.
   await loadDesk();
-  await Promise.all([loadTalk(), loadPeople(), showFleet(), showWatch()]);
+  await Promise.all([loadTalk, loadPeople, showFleet, ...ofParts("load")].map(each => each()));
   await lookAtPlace();
 };
 
@@ -168,7 +171,7 @@ async function begin() {
   show(true, me.id !== before);
   listen();
   await showPasskeys().catch(trouble);
-  await offerRinging().catch(trouble);
+  for (const each of ofParts("startSession")) await each().catch(trouble);
 }
 
 /** Signs in, once even after several presses: otherwise the console would listen to the hub
@@ -203,7 +206,7 @@ function readLink() {
 }
 by("by-passkey").addEventListener("click", () => enter(() => signInByPasskey(by("enter").elements.workspace.value)));
 by("leave").addEventListener("click", async () => {
-  await stopRinging().catch(trouble);
+  for (const each of ofParts("endSession")) await each().catch(trouble);
   try {
     await call("DELETE", "/console/session");
   } catch (error) {
@@ -222,9 +225,9 @@ setUpTalk(kitOf);
 setUpWriting();
 setUpFleet();
 setUpHands();
-setUpWatch();
+for (const each of ofParts("setUp")) each();
 setUpPlace(went);
 readLink();
 addEventListener("hashchange", readLink);
-setInterval(() => events && look(loadDesk, showFleet, lookHowFar, lookWhoHas, loadPeople, showHands, showWatch, showFigures), 60000);
+setInterval(() => events && look(loadDesk, showFleet, lookHowFar, lookWhoHas, loadPeople, showHands, ...ofParts("load"), showFigures), 60000);
 begin();

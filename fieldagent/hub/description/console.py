@@ -115,11 +115,6 @@ CALLS = (
         parameters=[segment("name", text(enum=sorted({*SHARED_FILES, *NAMES, PARTS, *_SCRIPTS})))],
     ),
     call(
-        "GET /console/worker.js",
-        "consoleWorker: Return the console's service worker, which shows push notifications",
-        {200: answer("A script", text(), "text/javascript; charset=utf-8"), 304: _UNCHANGED},
-    ),
-    call(
         "GET /console/session",
         "consoleUser: Return the signed-in user",
         {

@@ -7,6 +7,7 @@ import re
 import ssl
 import subprocess
 import time
+from contextlib import closing
 from functools import partial
 from http.client import HTTPConnection
 from pathlib import Path
@@ -33,6 +34,7 @@ from fieldagent.wire.envelope import Entry
 from tests.hub.field import START, field_of
 from tests.hub.raising import ADDRESS, BEHIND, changed, kit_of, raise_sos, settle_in, timeline
 from tests.hub.relay import mail_relay
+from tests.hub.test_check_in import mark_long_silent
 from tests.hub.test_journey import receiver
 from tests.hub.test_sos_desk import HELP
 from tests.processes import (
@@ -386,3 +388,19 @@ def test_invalid_contact_address_is_rejected(tmp_path: Path, address: str, why: 
     settle_in(database)
     with pytest.raises(AssertionError, match=why):
         administer_from_shell(database, "contact", "add", "Bergwacht", address)
+
+
+@pytest.mark.full
+def test_overdue_alarm_is_sent_only_to_contacts_of_alarms(tmp_path: Path, database: str) -> None:
+    settle_in(database)
+    administer(database, "device", "checkin", "kit-ada", "--every", "12h")
+    with closing(open_store(database)) as store:
+        store.run_once(mark_long_silent)
+    for about, mail in (("alarms", "base@example.org"), ("sos", "rescue@example.org")):
+        administer(database, "contact", "add", about, mail, "--about", about)
+    with mail_relay() as relay, hub(tmp_path, {"database": database, **relay.settings}):
+        notice = relay.mail()
+        assert (notice["To"], notice["Subject"]) == ("base@example.org", "Overdue 1 of kit-ada")
+        assert "Nothing heard from kit-ada ever" in notice.get_content()
+        until(lambda: "handed over" in str(administer(database, "alarm", "show", "1")["timeline"]))
+        assert [each["To"] for each in relay.taken] == ["base@example.org"]

@@ -347,6 +347,14 @@ CALLS = (
         body=record({"note?": nullable(_NOTE)}),
     ),
     call(
+        "GET /console/worker.js",
+        "consoleWorker: Return the console's service worker, which shows push notifications",
+        {
+            200: answer("A script", text(), "text/javascript; charset=utf-8"),
+            304: "The browser has this version",
+        },
+    ),
+    call(
         "GET /console/push",
         "consolePushKey: Return the hub's public key for push services (RFC 8292)",
         {200: answer("For `applicationServerKey`", record({"key": text()})), 409: _NO_OPERATOR},

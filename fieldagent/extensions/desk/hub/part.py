@@ -22,7 +22,11 @@ from fieldagent.http.routes import Route
 from fieldagent.hub.administration.acts import AdministrationContext
 from fieldagent.hub.part import HubCheck, HubPart, PartHost
 from fieldagent.hub.store.contract import Db
+from fieldagent.page.files import make_file_route
 from fieldagent.system.supervisor import Note
+
+_CONSOLE = f"{__package__}.console"
+"""Package of the console's scripts, one for each part."""
 
 
 def _make_routes(host: PartHost) -> Sequence[Route]:
@@ -30,8 +34,12 @@ def _make_routes(host: PartHost) -> Sequence[Route]:
     return [
         *ContactsApi(acts, host.reach).make_routes(),
         *AnswerPage(host.store, clock=host.clock).make_routes(),
-        *PushRoutes(host).make_routes(),
     ]
+
+
+def _make_push_routes(host: PartHost) -> Sequence[Route]:
+    worker = make_file_route("/console/worker.js", _CONSOLE, "worker.js")
+    return [*PushRoutes(host).make_routes(), worker]
 
 
 def _make_watch_routes(host: PartHost) -> Sequence[Route]:
@@ -70,8 +78,11 @@ CONTACTS = HubPart(
     read_figures=_read_figures,
     exports={"contacts": contacts.list_alarm_contacts},
     refusals=refusals.__name__,
+    console=_CONSOLE,
 )
+PUSH = HubPart(routes=_make_push_routes, console=_CONSOLE)
 WATCH = HubPart(
     routes=_make_watch_routes,
     checks=(HubCheck(shifts.compute_next_due, shifts.check_watches),),
+    console=_CONSOLE,
 )

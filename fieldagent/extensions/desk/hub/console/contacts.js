@@ -40,7 +40,7 @@ function step(each) {
     element("ul", { class: "things" }, ...each.contacts.map(contact)));
 }
 
-export async function loadContacts() {
+async function loadContacts() {
   const [{ steps }, { quiet }] = await Promise.all([call("GET", "/api/chain"), call("GET", "/api/quiet")]);
   list("admin-contacts", steps.map(step), say("No contact yet: an SOS rings only at an open console."));
   tell("quiet-told", quiet === "none" ? say("Contacts get alarms at any hour.") : say("Alarms wait during these hours: {hours}.", { hours: quiet }));
@@ -60,7 +60,7 @@ const quieten = () => act(async () => {
 
 /** Returns the form for the hours in which alarms of the hub wait. An SOS or an overdue kit never
  * waits. */
-export const quietHours = () => form(say("Quiet hours"), quieten, { id: "quiet-set", text: say("Set the quiet hours") },
+const quietHours = () => form(say("Quiet hours"), quieten, { id: "quiet-set", text: say("Set the quiet hours") },
   element("p", { id: "quiet-told", role: "status" }),
   element("p", { class: "quiet" }, say("The hub's own alarms wait until the end of these hours. An SOS or an overdue kit never waits.")),
   choice("quiet-whose", say("Whose"), [["/api/quiet", say("All contacts without hours of their own")]], "/api/quiet"),
@@ -68,7 +68,7 @@ export const quietHours = () => form(say("Quiet hours"), quieten, { id: "quiet-s
   line("quiet-zone", say("Time zone, such as Europe/Zurich"), { maxlength: "64", value: Intl.DateTimeFormat().resolvedOptions().timeZone ?? "UTC" }));
 
 /** Tests all contacts step by step with a test message. The results stay until the next test. */
-export const chainTest = () => element("div", { class: "deeds" },
+const chainTest = () => element("div", { class: "deeds" },
   button("chain-test", say("Test all steps"), sure(say("Send a test to every contact now?"), () => act(async () => {
     const place = by("chain-results");
     place.replaceChildren();
@@ -92,7 +92,7 @@ const add = () => act(async () => {
   return say("{name} is added. Test it.", { name: body.name });
 }, loadContacts);
 
-export const newContact = () => form(say("Add a contact"), add, { id: "new-contact-add", text: say("Add the contact") },
+const newContact = () => form(say("Add a contact"), add, { id: "new-contact-add", text: say("Add the contact") },
   line("new-contact-name", say("Name of the person or duty; kits show it"), { maxlength: "80" }),
   line("new-contact-address", say("E-mail address, or telephone number such as +41791234567"), { maxlength: "320" }),
   line("new-contact-after", say("Time without an answer until the notification, such as 30s or 5m (empty: at once)"), { maxlength: "7" }),
@@ -100,3 +100,12 @@ export const newContact = () => form(say("Add a contact"), add, { id: "new-conta
   line("new-contact-every", say("Time between two notifications, such as 30s (empty: 5m)"), { maxlength: "7" }),
   choice("new-contact-about", say("Notified of"), [["all", say("SOS and alarms")], ["sos", say("Only SOS")], ["alarms", say("Only alarms")]], CHOSEN.about),
   choice("new-contact-language", say("Language"), Object.entries(LANGUAGES), CHOSEN.language));
+
+/** Subjects of the administration: name, title, and the functions that load and return the
+ * content. */
+export const subjects = [
+  ["contacts", say("Contacts for an SOS"), loadContacts, () => [element("ul", { id: "admin-contacts", class: "things" }),
+    element("p", { class: "quiet" }, say("Contacts are notified step by step until someone answers. For Telegram and others, run fieldagent hub contact add on the hub's machine.")),
+    chainTest(), element("h3", {}, say("Quiet hours")), quietHours(),
+    element("h3", {}, say("Add a contact")), newContact()]],
+];

@@ -39,7 +39,8 @@ function show(told) {
 /** Counts loads and acts. The answer of a load that started before an act is dropped. */
 let asked = 0;
 
-export async function showWatch() {
+/** Loads the watch. */
+export async function load() {
   const question = ++asked, told = await call("GET", "/api/watch");
   if (question === asked) show(told);
 }
@@ -66,7 +67,8 @@ async function listOthers() {
   if (!others.length) tell("watch-fault", say("There is no other dispatcher. An administrator can add one."));
 }
 
-export function setUpWatch() {
+/** Connects the buttons of the watch. */
+export function setUp() {
   by("watch-take").addEventListener("click", () => act("take", { seconds: SHIFT }));
   by("watch-end").addEventListener("click", () => act("end", { note: "" }));
   by("watch-over").addEventListener("toggle", () => listOthers().catch(trouble));
