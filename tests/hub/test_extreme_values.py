@@ -33,8 +33,8 @@ LISTS = (
     ),
     *("deliveries?device=2", "devices", "users", "groups", "sos", "sos/1", "sos/export"),
     *("alarms", "alarms/export"),
-    *("sos/export?format=csv", "fleet", "watch", "audit", "dead-letters"),
-    *("contacts", "chain", "quiet", "webhooks", "webhook-failures", "keys", "tokens"),
+    *("sos/export?format=csv", "fleet", "audit", "dead-letters"),
+    *("webhooks", "webhook-failures", "keys", "tokens"),
     *(f"devices/1/{name}" for name in OF_A_DEVICE),
 )
 TO_HUB: tuple[Content, ...] = (

@@ -18,6 +18,7 @@ import trio.testing
 from fieldagent.hub import hub as program
 from fieldagent.hub import idle
 from fieldagent.hub.field import kit_watch
+from fieldagent.hub.part import list_hub_parts
 from fieldagent.hub.settings import load_settings
 from fieldagent.hub.store import sqlite
 from fieldagent.hub.store.contract import ANY_WRITE_TOPIC, Db
@@ -121,9 +122,10 @@ async def test_idle_hub_reads_once_a_minute_and_writes_nothing(
         store.asked.clear()
         began = _read_file_stats(database)
         await trio.sleep(5 * idle.ROUND_INTERVAL_MAX_S)
-        # Expiry, calls to operators, webhooks, contacts, messages to addresses, SMS to kits, the
-        # log of incidents, and the watched facts of the kits.
-        assert store.asked == {"reads": 5 * (7 + len(kit_watch.list_checks()))}
+        # Expiry, calls to operators, webhooks, SMS to kits, the log of incidents, the tasks of
+        # extensions, and the watched facts of the kits.
+        of_extensions = sum(len(part.tasks) for part in list_hub_parts())
+        assert store.asked == {"reads": 5 * (5 + of_extensions + len(kit_watch.list_checks()))}
         assert _read_file_stats(database) == began
         nursery.cancel_scope.cancel()
     store.close()

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from fieldagent.extensions.desk.hub import contacts, notification, quiet_hours
+from fieldagent.extensions.desk.hub import contacts, notification
 from fieldagent.extensions.desk.hub.notification import Notification
 from fieldagent.hub.records import alarm, ledger, quiet
 from fieldagent.hub.records.ledger import Posting
@@ -84,8 +84,8 @@ async def add_duty_contact(alps: Field, own: str = "", **how: Any) -> int:
     alps.now = NIGHT
     new = contacts.NewContact("Duty", "duty@example.org")._replace(**how)
     contact = await alps.store.commit(lambda db: contacts.add_contact(db, 1, new, now=NIGHT))
-    await alps.store.commit(lambda db: quiet_hours.set_workspace_hours(db, 1, HOURS, NIGHT))
-    await alps.store.commit(lambda db: quiet_hours.set_contact_hours(db, 1, contact, own, NIGHT))
+    await alps.store.commit(lambda db: contacts.set_workspace_hours(db, 1, HOURS, NIGHT))
+    await alps.store.commit(lambda db: contacts.set_contact_hours(db, 1, contact, own, NIGHT))
     return contact
 
 

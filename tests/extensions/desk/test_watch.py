@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from fieldagent.extensions.desk.hub import shifts, watch_desk
+from fieldagent.extensions.desk.hub import shifts
 from fieldagent.extensions.desk.hub.shifts import ALARM_AFTER_S, Hours
 from fieldagent.hub.access import directory
 from fieldagent.hub.access.directory import Refused
@@ -83,19 +83,19 @@ async def list_alarms(alps: Field) -> list[tuple[str, str]]:
 async def test_watch_handover_is_complete_after_takeover(store: Store) -> None:
     async with field_of(store) as alps:
         await require_watch(alps)
-        await run_action(alps, watch_desk.take_watch, 2, 8 * HOUR)
+        await run_action(alps, shifts.take_watch, 2, 8 * HOUR)
         assert await on_watch(alps) == [("Ben", None, "")]
-        await run_action(alps, watch_desk.hand_over, 2, 3, "Ada is late at the hut")
+        await run_action(alps, shifts.hand_over, 2, 3, "Ada is late at the hut")
         assert await on_watch(alps) == [("Ben", "Cleo", "Ada is late at the hut")]
         alps.now += HOUR
-        await run_action(alps, watch_desk.take_watch, 3, 8 * HOUR)
+        await run_action(alps, shifts.take_watch, 3, 8 * HOUR)
         assert await on_watch(alps) == [("Cleo", None, "")]
         standing = await store.read(lambda db: shifts.describe_watch(db, 1, alps.now))
         (before,) = standing["before"]
         assert (before["ended"], before["note"]) == (alps.now, "Ada is late at the hut")
         # Two may be on watch. One of them ends it, and the other's time is over.
-        await run_action(alps, watch_desk.take_watch, 2, 2 * HOUR)
-        await run_action(alps, watch_desk.end_watch, 3, "")
+        await run_action(alps, shifts.take_watch, 2, 2 * HOUR)
+        await run_action(alps, shifts.end_watch, 3, "")
         assert await on_watch(alps) == [("Ben", None, "")]
         alps.now += 2 * HOUR
         assert await on_watch(alps) == []
@@ -104,11 +104,11 @@ async def test_watch_handover_is_complete_after_takeover(store: Store) -> None:
 @pytest.mark.parametrize(
     ("deed", "what", "why"),
     [
-        (watch_desk.take_watch, (1, HOUR), "cannot answer an SOS here"),
-        (watch_desk.hand_over, (2, 3, ""), "only a user on watch"),
-        (watch_desk.hand_over, (2, 1, ""), "cannot answer an SOS here"),
-        (watch_desk.hand_over, (2, 2, ""), "cannot hand over to yourself"),
-        (watch_desk.end_watch, (2, ""), "this user is not on watch"),
+        (shifts.take_watch, (1, HOUR), "cannot answer an SOS here"),
+        (shifts.hand_over, (2, 3, ""), "only a user on watch"),
+        (shifts.hand_over, (2, 1, ""), "cannot answer an SOS here"),
+        (shifts.hand_over, (2, 2, ""), "cannot hand over to yourself"),
+        (shifts.end_watch, (2, ""), "this user is not on watch"),
     ],
 )
 async def test_invalid_watch_action_is_rejected_with_the_reason(
@@ -124,7 +124,7 @@ async def test_each_gap_in_the_watch_raises_one_alarm(store: Store) -> None:
     async with field_of(store) as alps:
         await require_watch(alps)
         alps.now = NOON
-        await run_action(alps, watch_desk.take_watch, 2, HOUR)
+        await run_action(alps, shifts.take_watch, 2, HOUR)
         await run_action(alps, shifts.set_hours, Hours(360, 1320))
         assert await run_check(alps) == []
         # Ben's time is over. Five minutes remain for a late dispatcher.
@@ -139,17 +139,17 @@ async def test_each_gap_in_the_watch_raises_one_alarm(store: Store) -> None:
         alps.now += HOUR
         assert await run_check(alps) == [] and await list_alarms(alps) == [("watch", "open")]
         # A dispatcher takes the watch, which the alarm shows, and ends the watch again.
-        await run_action(alps, watch_desk.take_watch, 3, HOUR)
+        await run_action(alps, shifts.take_watch, 3, HOUR)
         assert await run_check(alps) == []
         assert ("heard", "a dispatcher is on watch again") in [
             tuple(row) for row in await alps.rows("SELECT event, detail FROM sos_event")
         ]
-        await run_action(alps, watch_desk.end_watch, 3, "")
+        await run_action(alps, shifts.end_watch, 3, "")
         assert len(await run_check(alps)) == 1
         alps.now += ALARM_AFTER_S
         assert len(await run_check(alps)) == 1 and len(await list_alarms(alps)) == 2
         # At night no watch is required.
-        await run_action(alps, watch_desk.take_watch, 3, HOUR)
+        await run_action(alps, shifts.take_watch, 3, HOUR)
         alps.now = NOON + 11 * HOUR
         for _ in range(40):
             alps.now += 600
@@ -174,12 +174,12 @@ async def test_user_without_answer_permission_is_not_on_watch(store: Store, gone
         await require_watch(alps)
         alps.now = NOON
         await run_action(alps, shifts.set_hours, Hours(0, 0))
-        await run_action(alps, watch_desk.take_watch, 2, 8 * HOUR)
-        await run_action(alps, watch_desk.take_watch, 3, 8 * HOUR)
+        await run_action(alps, shifts.take_watch, 2, 8 * HOUR)
+        await run_action(alps, shifts.take_watch, 3, 8 * HOUR)
         assert await run_check(alps) == []
         await store.commit(lambda db: gone(db, now=alps.now))
         assert await on_watch(alps) == [("Cleo", None, "")]
-        await run_action(alps, watch_desk.end_watch, 3, "")
+        await run_action(alps, shifts.end_watch, 3, "")
         (warning,) = await run_check(alps)
         assert warning.startswith("no one is on watch in Alps")
         standing = await store.read(lambda db: shifts.describe_watch(db, 1, alps.now))

@@ -1,19 +1,25 @@
-"""A contact step by an SMS service among contact steps by mail."""
+"""Contacts by SMS: a step among steps by mail, and the way from an SOS to a contact's answer."""
 
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from urllib.request import urlopen
 
 import pytest
 
+from fieldagent.extensions.sms.hub.short_text import PARTS_BY_ALPHABET
 from fieldagent.system.exit_codes import OK, REFUSED
+from fieldagent.wire import sms_alphabet
 from tests.extensions.desk.test_chain import chain, written
-from tests.extensions.sms.stand_ins import PHONE
+from tests.extensions.sms.test_services import ADAPTERS, PHONE, post
 from tests.hub.push_service import push_service
+from tests.hub.raising import BEHIND, changed, kit_of, raise_sos, settle_in
 from tests.hub.relay import mail_relay
-from tests.processes import PATIENCE, administer, administer_from_shell, hub
+from tests.processes import PATIENCE, administer, administer_from_shell, agent, hub, until
+
+CODE = re.compile(r"OK ([0-9]{6})")
 
 
 @pytest.mark.full
@@ -73,3 +79,77 @@ def test_contact_step_without_its_service_is_reported_in_advance(tmp_path: Path)
         written(config, whole)
         assert chain(config, "test")[0] == OK
         assert chain(config, "list")[0] == OK
+
+
+def thread(database: str) -> list[str]:
+    """Return the timeline as texts."""
+    (row,) = (administer(database, "sos", "show", "1")["timeline"],)
+    return [f"{each['event']}: {each['detail']}" for each in row]
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("name", ADAPTERS)
+def test_contact_notified_by_sms_answers_by_sms(tmp_path: Path, name: str) -> None:
+    adapter, database = ADAPTERS[name], str(tmp_path / "hub.sqlite3")
+    token = settle_in(database)
+    with push_service(None) as service:
+        settings = {"database": database, **BEHIND, **adapter.settings(service.address)}
+        with hub(tmp_path, settings) as running, agent(tmp_path, kit_of(running, token)) as kit:
+            added = ("contact", "add", "Bergwacht", PHONE, "--config", running.arguments[1])
+            administer_from_shell(database, *added)
+            raise_sos(kit, database)
+            id_, number, text = adapter.read(service.pushed(1))
+            assert number == PHONE
+            short = kit.call("GET", "/api/sos").body["incident"]["short"]
+            assert text.startswith(f"SOS {short} of kit-ada: leg broken")
+            assert "https://osm.org/?mlat=46.50000&mlon=7.25000" in text
+            assert (
+                sms_alphabet.count_parts(text)
+                <= PARTS_BY_ALPHABET[sms_alphabet.choose_alphabet(text)]
+            )
+            detail = f"Bergwacht (by SMS): handed over to {adapter.service}"
+            until(lambda: f"notified: {detail}" in thread(database))
+            assert post(running, adapter.reported(id_, True)) in (200, 204)
+            assert post(running, adapter.reported(id_, True)) in (200, 204)
+            assert post(running, adapter.reported(id_, False)) in (200, 204)
+            delivered = "notified: Bergwacht: the service reports delivery to the handset"
+            assert thread(database).count(delivered) == 1, "said twice, and then denied"
+            assert not any("read" in each for each in thread(database))
+            code = CODE.search(text)
+            assert code
+            answer = adapter.came("1", f"ok {code[1]} on our way")
+            for _ in range(2):
+                assert post(running, answer) in (200, 204)
+            _, _, reply = adapter.read(service.pushed(2))
+            shown = administer(database, "sos", "show", "1")
+            assert reply.startswith(f"You have taken over SOS {shown['short']}.")
+            assert (shown["state"], shown["seen"]["by"]["name"]) == ("seen", "Bergwacht")
+            assert post(running, adapter.came("2", "Is anybody else with you?")) in (200, 204)
+            _, _, reply = adapter.read(service.pushed(3))
+            assert reply.startswith("Your message is sent to the kit")
+            until(lambda: any(each.startswith("answer on the kit") for each in thread(database)))
+            assert len(service.got) == 3, "what came twice was taken in once"
+
+
+@pytest.mark.full
+def test_failure_reported_by_the_service_marks_the_step_as_failed(tmp_path: Path) -> None:
+    adapter, database = ADAPTERS["sms"], str(tmp_path / "hub.sqlite3")
+    token = settle_in(database)
+    with push_service(None) as service:
+        settings = {"database": database, **BEHIND, **adapter.settings(service.address)}
+        with hub(tmp_path, settings) as running, agent(tmp_path, kit_of(running, token)) as kit:
+            added = ("contact", "add", "Bergwacht", PHONE, "--config", running.arguments[1])
+            administer_from_shell(database, *added)
+            raise_sos(kit, database)
+            id_, *_ = adapter.read(service.pushed(1))
+            until(lambda: any("handed over" in each for each in thread(database)))
+            assert post(running, adapter.reported(id_, False)) == 204
+            line = "not notified: Bergwacht: the service reports a failure: no network"
+            assert line in thread(database)
+            listed = ("contact", "list", "--config", running.arguments[1])
+            (contact,) = administer(database, *listed)
+            assert contact["fault"] == "the service reports a failure: no network"
+            assert changed(database, "SELECT reached FROM alarm_message") == [("failed",)]
+            assert post(running, adapter.reported(id_, True)) == 204
+            (contact,) = administer(database, *listed)
+            assert contact["fault"] == "", "it came after all"

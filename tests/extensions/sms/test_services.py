@@ -1,6 +1,4 @@
-"""SMS contacts with each adapter, from the SOS of a kit to the contact's answer. The services are
-stand-ins, made from their documentation.
-"""
+"""SMS services with each adapter. The services are stand-ins, made from their documentation."""
 
 from __future__ import annotations
 
@@ -8,7 +6,6 @@ import base64
 import hashlib
 import hmac
 import json
-import re
 import time
 from collections.abc import Callable, Mapping
 from contextlib import closing
@@ -25,12 +22,11 @@ from fieldagent.extensions.sms.hub.twilio import compute_signature
 from fieldagent.hub.contact.contract import Notice
 from fieldagent.wire import sms_alphabet
 from tests.hub.push_service import Pushed, push_service
-from tests.hub.raising import ADDRESS, BEHIND, changed, kit_of, raise_sos, settle_in
-from tests.processes import Hub, administer, administer_from_shell, agent, hub, until
+from tests.hub.raising import ADDRESS, BEHIND, settle_in
+from tests.processes import Hub, hub
 
 PHONE = "+41791234567"
 KEY = "signing key"
-CODE = re.compile(r"OK ([0-9]{6})")
 
 
 class Call(NamedTuple):
@@ -159,56 +155,6 @@ def post(running: Hub, call: Call) -> int:
         return answer.status
 
 
-def thread(database: str) -> list[str]:
-    """Return the timeline as texts."""
-    (row,) = (administer(database, "sos", "show", "1")["timeline"],)
-    return [f"{each['event']}: {each['detail']}" for each in row]
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("name", ADAPTERS)
-def test_contact_notified_by_sms_answers_by_sms(tmp_path: Path, name: str) -> None:
-    adapter, database = ADAPTERS[name], str(tmp_path / "hub.sqlite3")
-    token = settle_in(database)
-    with push_service(None) as service:
-        settings = {"database": database, **BEHIND, **adapter.settings(service.address)}
-        with hub(tmp_path, settings) as running, agent(tmp_path, kit_of(running, token)) as kit:
-            added = ("contact", "add", "Bergwacht", PHONE, "--config", running.arguments[1])
-            administer_from_shell(database, *added)
-            raise_sos(kit, database)
-            id_, number, text = adapter.read(service.pushed(1))
-            assert number == PHONE
-            short = kit.call("GET", "/api/sos").body["incident"]["short"]
-            assert text.startswith(f"SOS {short} of kit-ada: leg broken")
-            assert "https://osm.org/?mlat=46.50000&mlon=7.25000" in text
-            assert (
-                sms_alphabet.count_parts(text)
-                <= PARTS_BY_ALPHABET[sms_alphabet.choose_alphabet(text)]
-            )
-            detail = f"Bergwacht (by SMS): handed over to {adapter.service}"
-            until(lambda: f"notified: {detail}" in thread(database))
-            assert post(running, adapter.reported(id_, True)) in (200, 204)
-            assert post(running, adapter.reported(id_, True)) in (200, 204)
-            assert post(running, adapter.reported(id_, False)) in (200, 204)
-            delivered = "notified: Bergwacht: the service reports delivery to the handset"
-            assert thread(database).count(delivered) == 1, "said twice, and then denied"
-            assert not any("read" in each for each in thread(database))
-            code = CODE.search(text)
-            assert code
-            answer = adapter.came("1", f"ok {code[1]} on our way")
-            for _ in range(2):
-                assert post(running, answer) in (200, 204)
-            _, _, reply = adapter.read(service.pushed(2))
-            shown = administer(database, "sos", "show", "1")
-            assert reply.startswith(f"You have taken over SOS {shown['short']}.")
-            assert (shown["state"], shown["seen"]["by"]["name"]) == ("seen", "Bergwacht")
-            assert post(running, adapter.came("2", "Is anybody else with you?")) in (200, 204)
-            _, _, reply = adapter.read(service.pushed(3))
-            assert reply.startswith("Your message is sent to the kit")
-            until(lambda: any(each.startswith("answer on the kit") for each in thread(database)))
-            assert len(service.got) == 3, "what came twice was taken in once"
-
-
 def replace_headers(call: Call, **headers: str) -> Call:
     return call._replace(headers={**call.headers, **headers})
 
@@ -231,30 +177,6 @@ def test_unsigned_or_altered_webhook_call_is_refused(tmp_path: Path, name: str) 
         assert post(running, large) == 413
         if name == "sms-gate":
             assert post(running, replace_headers(true, **{"X-Timestamp": "1000"})) == 401
-
-
-@pytest.mark.full
-def test_failure_reported_by_the_service_marks_the_step_as_failed(tmp_path: Path) -> None:
-    adapter, database = ADAPTERS["sms"], str(tmp_path / "hub.sqlite3")
-    token = settle_in(database)
-    with push_service(None) as service:
-        settings = {"database": database, **BEHIND, **adapter.settings(service.address)}
-        with hub(tmp_path, settings) as running, agent(tmp_path, kit_of(running, token)) as kit:
-            added = ("contact", "add", "Bergwacht", PHONE, "--config", running.arguments[1])
-            administer_from_shell(database, *added)
-            raise_sos(kit, database)
-            id_, *_ = adapter.read(service.pushed(1))
-            until(lambda: any("handed over" in each for each in thread(database)))
-            assert post(running, adapter.reported(id_, False)) == 204
-            line = "not notified: Bergwacht: the service reports a failure: no network"
-            assert line in thread(database)
-            listed = ("contact", "list", "--config", running.arguments[1])
-            (contact,) = administer(database, *listed)
-            assert contact["fault"] == "the service reports a failure: no network"
-            assert changed(database, "SELECT reached FROM alarm_message") == [("failed",)]
-            assert post(running, adapter.reported(id_, True)) == 204
-            (contact,) = administer(database, *listed)
-            assert contact["fault"] == "", "it came after all"
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from fieldagent.extensions.desk.hub import chain, contacts, notice, quiet_hours
+from fieldagent.extensions.desk.hub import chain, contacts, notice
 from fieldagent.extensions.desk.hub.contacts import TRIES_MAX, WAIT_LEAST, WAIT_MOST, AlarmContact
 from fieldagent.http.message import Request, Response, make_json_response
 from fieldagent.http.problem import Problem
@@ -162,7 +162,7 @@ class ContactsApi:
         def store_hours(db: Db, now: float) -> None:
             _refuse_unsound(hours)
             contact_id = _find_contact(db, caller, id).id
-            quiet_hours.set_contact_hours(
+            contacts.set_contact_hours(
                 db, caller.workspace, contact_id, hours, now, actor=str(caller.member)
             )
 
@@ -173,7 +173,7 @@ class ContactsApi:
         """Return the workspace's quiet hours."""
         refuse_others(request, ())
         hours = await self._acts.store.read(
-            lambda db: quiet_hours.read_workspace_hours(db, caller.workspace)
+            lambda db: contacts.read_workspace_hours(db, caller.workspace)
         )
         return make_json_response({"quiet": hours or NO_QUIET_HOURS})
 
@@ -185,9 +185,7 @@ class ContactsApi:
 
         def store_quiet_hours(db: Db, now: float) -> str:
             _refuse_unsound(hours)
-            quiet_hours.set_workspace_hours(
-                db, caller.workspace, hours, now, actor=str(caller.member)
-            )
+            contacts.set_workspace_hours(db, caller.workspace, hours, now, actor=str(caller.member))
             return hours or NO_QUIET_HOURS
 
         return make_json_response({"quiet": await self._acts.carry_out(caller, store_quiet_hours)})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fieldagent.cli.hub.opened_store import Call, Result, make_transaction
-from fieldagent.extensions.desk.hub import contacts, quiet_hours
+from fieldagent.extensions.desk.hub import contacts
 from fieldagent.hub.access.directory import Refused
 from fieldagent.hub.records.quiet import NO_QUIET_HOURS, WrongHours, parse_hours
 
@@ -33,14 +33,14 @@ def inherit(call: Call) -> Result:
 def _change(call: Call, hours: str) -> Result:
     if number := call.arguments.contact:
         contact = contacts.find_contact(*call.here, number)
-        quiet_hours.set_contact_hours(*call.here, contact.id, hours, call.now)
+        contacts.set_contact_hours(*call.here, contact.id, hours, call.now)
     else:
-        quiet_hours.set_workspace_hours(*call.here, hours, call.now)
+        contacts.set_workspace_hours(*call.here, hours, call.now)
     return _make_rows(call)
 
 
 def _make_rows(call: Call) -> Result:
-    of_all = quiet_hours.read_workspace_hours(*call.here) or NO_QUIET_HOURS
+    of_all = contacts.read_workspace_hours(*call.here) or NO_QUIET_HOURS
     rows = [{"of": "workspace", "name": "", "quiet": of_all}]
     for each in contacts.list_all(*call.here):
         hours = each.quiet or f"{of_all} (the workspace's)"

@@ -13,6 +13,8 @@ from __future__ import annotations
 from math import inf
 from typing import Any
 
+from fieldagent.hub.access.directory import Refused
+from fieldagent.hub.api.sos_desk import list_dispatchers
 from fieldagent.hub.records import audit, ledger, sos
 from fieldagent.hub.records.day_hours import is_among
 from fieldagent.hub.records.ledger import Posting
@@ -21,6 +23,7 @@ from fieldagent.hub.store.contract import Db, find_earliest
 from fieldagent.package.package import SOS_PRIORITY, Message
 from fieldagent.package.writing import format_clock_time
 from fieldagent.system.lazy_named_tuple import NamedTuple
+from fieldagent.system.sentence import sentence
 
 ALARM_KIND = "watch"
 """Kind of the alarm that no dispatcher is on watch, in the table of incidents."""
@@ -65,8 +68,10 @@ class Hours(NamedTuple):
 
 def take_watch(db: Db, workspace: int, member: int, seconds: float, now: float) -> None:
     """Put a dispatcher on watch for `seconds`, and end the shift of the dispatcher who hands over.
-    If the dispatcher is on watch already, the shift ends `seconds` from now.
+    If the dispatcher is on watch already, the shift ends `seconds` from now. Raises Refused if the
+    member may not answer an SOS.
     """
+    _check_can_answer(db, workspace, member)
     until = now + min(seconds, SHIFT_MAX_S)
     db.execute(
         f"UPDATE shift SET ended = ? WHERE workspace = ? AND {IS_ON_WATCH} AND heir = ?",
@@ -89,33 +94,47 @@ def take_watch(db: Db, workspace: int, member: int, seconds: float, now: float) 
 
 def hand_over(
     db: Db, workspace: int, member: int, next_dispatcher: int, note: str, now: float
-) -> bool:
-    """Ask `next_dispatcher` to take the watch, and leave the note for them. Return False if
-    `member` is not on watch.
+) -> None:
+    """Ask `next_dispatcher` to take the watch, and leave the note for them. Raises Refused if
+    `member` is not on watch, or `next_dispatcher` is no other dispatcher.
     """
+    _check_can_answer(db, workspace, next_dispatcher)
+    if member == next_dispatcher:
+        raise Refused("you cannot hand over to yourself: end the watch instead")
     if not db.execute(
         f"UPDATE shift SET heir = ?, note = ? WHERE workspace = ? AND member = ? AND {IS_ON_WATCH}"
         " RETURNING id",
         *(next_dispatcher, note, workspace, member, now),
     ):
-        return False
+        raise Refused("only a user on watch can hand it over: take the watch first")
     audit.write_line(db, workspace, str(member), "watch hand over", f"to {next_dispatcher}", now)
-    return True
 
 
-def end_watch(db: Db, workspace: int, member: int, note: str, now: float) -> bool:
-    """End a dispatcher's watch, and store the note unless it is empty. Return False if the
-    dispatcher is not on watch.
+def end_watch(db: Db, workspace: int, member: int, note: str, now: float) -> None:
+    """End a dispatcher's watch, and store the note unless it is empty. Raises Refused if
+    the dispatcher is not on watch.
     """
     if not db.execute(
         "UPDATE shift SET ended = ?, note = CASE WHEN ? = '' THEN note ELSE ? END"
         f" WHERE workspace = ? AND member = ? AND {IS_ON_WATCH} RETURNING id",
         *(now, note, note, workspace, member, now),
     ):
-        return False
+        raise Refused("this user is not on watch; see `fieldagent hub contact watch show`")
     audit.write_line(db, workspace, str(member), "watch end", "", now)
     announce_check(db, workspace)
-    return True
+
+
+def _check_can_answer(db: Db, workspace: int, member: int) -> None:
+    if member not in list_dispatchers(db, workspace):
+        raise Refused(
+            sentence(
+                (
+                    "user {member} cannot answer an SOS here: make them a dispatcher with"
+                    " `fieldagent hub user role {member} dispatcher`"
+                ),
+                member=member,
+            )
+        )
 
 
 def set_hours(

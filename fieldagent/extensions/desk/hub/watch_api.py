@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from fieldagent.extensions.desk.hub import shifts, watch_desk
+from fieldagent.extensions.desk.hub import shifts
 from fieldagent.http.message import Request, Response, make_json_response
 from fieldagent.http.problem import Problem
 from fieldagent.http.query import refuse_others
@@ -80,12 +80,12 @@ class WatchApi:
 
 
 def _take_watch(db: Db, caller: Caller, body: dict[str, Any], now: float) -> None:
-    watch_desk.take_watch(db, caller.workspace, caller.member, body["seconds"], now)
+    shifts.take_watch(db, caller.workspace, caller.member, body["seconds"], now)
 
 
 def _ask_dispatcher(db: Db, caller: Caller, body: dict[str, Any], now: float) -> None:
-    watch_desk.hand_over(db, caller.workspace, caller.member, int(body["to"]), body["note"], now)
+    shifts.hand_over(db, caller.workspace, caller.member, int(body["to"]), body["note"], now)
 
 
 def _end_watch(db: Db, caller: Caller, body: dict[str, Any], now: float) -> None:
-    watch_desk.end_watch(db, caller.workspace, caller.member, body["note"], now)
+    shifts.end_watch(db, caller.workspace, caller.member, body["note"], now)

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Callable
 
 from fieldagent.cli.hub.opened_store import Call, Result, make_transaction, show_list
-from fieldagent.extensions.desk.hub import shifts, watch_desk
+from fieldagent.extensions.desk.hub import shifts
 from fieldagent.extensions.desk.hub.shifts import Hours
 from fieldagent.hub.access import directory
 from fieldagent.system.exit_codes import OK
@@ -50,7 +50,7 @@ def _make_watch_change(operation: Callable[[Call], None]) -> Callable[[argparse.
 @_make_watch_change
 def take_watch(call: Call) -> None:
     """Put a dispatcher on watch for the duration `--for`, and print the watch."""
-    watch_desk.take_watch(*call.here, call.member, call.arguments.length, call.now)
+    shifts.take_watch(*call.here, call.member, call.arguments.length, call.now)
 
 
 @_make_watch_change
@@ -60,13 +60,13 @@ def hand_over(call: Call) -> None:
     """
     member, note = call.member, call.arguments.note
     successor = directory.find_member(*call.here, call.arguments.to)
-    watch_desk.hand_over(*call.here, member, successor, note, call.now)
+    shifts.hand_over(*call.here, member, successor, note, call.now)
 
 
 @_make_watch_change
 def end_watch(call: Call) -> None:
     """End a user's watch, and print the new watch. Raises Refused if the user is not on watch."""
-    watch_desk.end_watch(*call.here, call.member, call.arguments.note, call.now)
+    shifts.end_watch(*call.here, call.member, call.arguments.note, call.now)
 
 
 @make_transaction
