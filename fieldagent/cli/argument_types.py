@@ -105,17 +105,6 @@ def wait(text: str) -> int:
     return seconds
 
 
-def watch_hours(text: str) -> tuple[int, int] | None:
-    """Parse watch hours, and return their beginning and end in minutes since midnight. Both are
-    equal for `always`. Return None for `none`.
-    """
-    if text in ("always", "none"):
-        return (0, 0) if text == "always" else None
-    start, end = text.split("-")
-    return read_minute(start), read_minute(end)
-
-
-watch_hours.__name__ = "hours such as 06:00-22:00, always or none"
 wait.__name__ = "a time such as 30s, 5m or 2h, from 10s to 168h"
 read_minute.__name__ = "a time of day such as 18:00"
 
@@ -197,6 +186,5 @@ TYPES: Mapping[str, Callable[[str], Any]] = {
     "seconds": read_seconds,
     "setting": read_setting,
     "wait": wait,
-    "watch_hours": watch_hours,
 }
 """Types by their names in a table of commands."""

@@ -11,7 +11,6 @@ import re
 from datetime import datetime, timedelta
 from zoneinfo import ZoneInfo
 
-from fieldagent.hub.records.day_hours import is_among
 from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.sentence import sentence
 
@@ -107,3 +106,12 @@ def find_quiet_end(
         return parse_hours(hours).end(due_at)
     except WrongHours:
         return None
+
+
+def is_among(begins: int, ends: int, minute: float) -> bool:
+    """Return True if `minute` is at or after `begins` and before `ends`, all in minutes of the day.
+    If `begins` equals `ends`, the hours are the whole day.
+    """
+    if begins < ends:
+        return begins <= minute < ends
+    return minute >= begins or minute < ends

@@ -16,8 +16,8 @@ from typing import Any
 from fieldagent.hub.access.directory import Refused
 from fieldagent.hub.api.sos_desk import list_dispatchers
 from fieldagent.hub.records import audit, ledger, sos
-from fieldagent.hub.records.day_hours import is_among
 from fieldagent.hub.records.ledger import Posting
+from fieldagent.hub.records.quiet import is_among
 from fieldagent.hub.records.shifts import IS_ON_WATCH, announce_check
 from fieldagent.hub.store.contract import Db, find_earliest
 from fieldagent.package.package import SOS_PRIORITY, Message

@@ -2,8 +2,22 @@
 
 from __future__ import annotations
 
+from fieldagent.cli.argument_types import TYPES, read_minute
 from fieldagent.cli.hub.table import make_hub_table
 from fieldagent.page.language import ENGLISH, LANGUAGES
+
+
+def read_watch_hours(text: str) -> tuple[int, int] | None:
+    """Parse watch hours, and return their beginning and end in minutes since midnight. Both are
+    equal for `always`. Return None for `none`.
+    """
+    if text in ("always", "none"):
+        return (0, 0) if text == "always" else None
+    start, end = text.split("-")
+    return read_minute(start), read_minute(end)
+
+
+read_watch_hours.__name__ = "hours such as 06:00-22:00, always or none"
 
 COMMANDS = make_hub_table(
     f"""
@@ -54,4 +68,5 @@ contact watch hours -> watch_command:set_hours: set the hours in which someone m
   hours 06:00-22:00|always|none watch_hours: times in UTC
 """,
     "fieldagent.extensions.desk.hub",
+    {**TYPES, "watch_hours": read_watch_hours},
 )
