@@ -45,7 +45,6 @@ def test_help_command_prints_the_same_as_the_help_option(words: list[str]) -> No
         ("status --prot=9092", "--port"),
         ("queue --channel satelite", "Satellite"),
         ("inbound list --state daed", "dead"),
-        ("hub chain test", "contact chain"),
         ("hub restored", "database restored"),
     ],
 )

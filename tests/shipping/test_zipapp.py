@@ -42,7 +42,7 @@ MODULES = [
             *("fieldagent.agent.description", "fieldagent.hub.description"),
             *("fieldagent.http.openapi_parts", "fieldagent.page.map_description"),
             *("fieldagent.extensions.sms.hub.desc", "fieldagent.extensions.imt.hub.desc"),
-            "fieldagent.extensions.places.hub.description",
+            *("fieldagent.extensions.desk.hub.desc", "fieldagent.extensions.places.hub.desc"),
             *("fieldagent.hub.store.postgres", "fieldagent.hub.access.passkeys"),
             "fieldagent.extensions.desk.hub.web_push",
             *(

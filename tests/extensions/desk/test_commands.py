@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.test_arguments import fieldagent
 from tests.cli.test_hub_commands import refuse_odd_names, run_command
 from tests.processes import administer
 
@@ -49,3 +50,9 @@ def test_empty_watch_is_described_in_a_sentence(tmp_path: Path) -> None:
     code, output, _ = run_command(("hub", "contact", "watch", "show"), database)
     assert code == 0
     assert output == "hours: none: no watch is required\nno one is on watch\n"
+
+
+def test_command_without_its_noun_is_answered_with_the_whole_one() -> None:
+    done = fieldagent("hub", "chain", "test")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "did you mean 'contact chain'?" in done.stderr
