@@ -13,7 +13,7 @@ import pytest
 import trio
 import trio.testing
 
-from fieldagent.agent.assembly import assemble_hub_channel, make_channel_queue
+from fieldagent.agent.assembly import HubChannelOptions, assemble_hub_channel, make_channel_queue
 from fieldagent.agent.channels.contract import ChannelLink, Reception, Transmission
 from fieldagent.agent.inbound.incident_news import IncidentNews
 from fieldagent.agent.inbound.reception import Inbox, ReceivedMessage
@@ -208,7 +208,7 @@ async def kit(
     incidents: IncidentNews | None = None,
     **how: Any,
 ) -> AsyncIterator[Kit]:
-    """Yield a kit. `how` contains options of `assemble_hub_channel` for the first channel, and
+    """Yield a kit. `how` contains `HubChannelOptions` for the first channel, and
     `station` is the sender on the air.
     """
     journal = Journal(path / "journal.sqlite3", TrustedClocks())
@@ -227,9 +227,9 @@ async def kit(
     outboxes: dict[Channel, ChannelOutbox] = {}
     receptions: dict[Channel, Reception] = {}
     for name, queue in queues.items():
-        terms = how if name is channel else {}
+        options = HubChannelOptions(**how) if name is channel else HubChannelOptions()
         outboxes[name], receptions[name] = assemble_hub_channel(
-            journal, inbox, endings, queue, ChannelLink(), **terms
+            journal, inbox, endings, queue, ChannelLink(), options
         )
     if station:
         packing = Packing(journal, queues[channel], station=station)

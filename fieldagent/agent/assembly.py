@@ -42,6 +42,7 @@ from fieldagent.agent.part_service import PartBase, PartHost, PartPlan, PartServ
 from fieldagent.agent.settings import Settings, get_channels
 from fieldagent.package.package import Channel
 from fieldagent.system.lazy_dataclass import dataclass
+from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.named_object import import_own
 from fieldagent.system.price import Price
 from fieldagent.wire import trace
@@ -119,9 +120,9 @@ def assemble(settings: Settings, journal: Journal, emit: Callable[[str], None]) 
     outboxes: dict[Channel, ChannelOutbox] = {}
     receptions: dict[Channel, Reception] = {}
     for channel in channels - {Channel.RADIO}:
-        options = {"carrier": carrier, **_get_limits(settings, channel)}
+        options = _make_hub_channel_options(settings, channel)
         outboxes[channel], receptions[channel] = assemble_hub_channel(
-            journal, inbox, endings, queues[channel], links[channel], **options
+            journal, inbox, endings, queues[channel], links[channel], options, carrier=carrier
         )
     station = None
     if station_plan is not None:
@@ -246,49 +247,57 @@ def make_channel_queue(journal: Journal, channel: Channel) -> ChannelQueue:
     return queue
 
 
+class HubChannelOptions(NamedTuple):
+    """Options of a channel that leads to the hub."""
+
+    key: bytes | None = None
+    """Key that authenticates transmissions. None if they have no tag."""
+    credits_per_day: int | None = None
+    """None if there is no budget."""
+    reserve: int = 0
+    """Credits of the budget that only an SOS may use."""
+    bytes_limit: DayLimit = NO_LIMIT
+    receipts_at_once: bool = False
+
+
 def assemble_hub_channel(
     journal: Journal,
     inbox: Inbox,
     endings: Endings,
     queue: ChannelQueue,
     link: ChannelLink,
+    options: HubChannelOptions,
     *,
-    key: bytes | None = None,
-    credits_per_day: int | None = None,
-    reserve: int = 0,
-    bytes_limit: DayLimit = NO_LIMIT,
-    receipts_at_once: bool = False,
     carrier: Carrier | None = None,
 ) -> tuple[ChannelOutbox, HubReception]:
-    """Assemble the outbox and the reception of a channel that leads to the hub. `credits_per_day`
-    is None if there is no budget, and `carrier` is None if this kit does not relay for neighbours.
+    """Assemble the outbox and the reception of a channel that leads to the hub. `carrier` is None
+    if this kit does not relay for neighbours.
     """
-    packing = Packing(journal, queue, key=key)
+    packing = Packing(journal, queue, key=options.key)
     budget = Budget(
         queue.channel,
         journal,
         clock=endings.clock,
-        limits={"credit": DayLimit(credits_per_day, reserve), "byte": bytes_limit},
+        limits={
+            "credit": DayLimit(options.credits_per_day, options.reserve),
+            "byte": options.bytes_limit,
+        },
         tariff=lambda: queue.limits.tariff,
     )
-    piggyback = HubPiggyback(journal, queue, is_immediate=receipts_at_once)
+    piggyback = HubPiggyback(journal, queue, is_immediate=options.receipts_at_once)
     outbox = ChannelOutbox(journal, packing, budget, piggyback, endings, link)
     reception = HubReception(journal, inbox, packing, budget, piggyback, endings, carrier=carrier)
     return outbox, reception
 
 
-def _get_limits(settings: Settings, channel: Channel) -> dict[str, Any]:
+def _make_hub_channel_options(settings: Settings, channel: Channel) -> HubChannelOptions:
     if channel is not Channel.SATELLITE:
-        return {}
+        return HubChannelOptions()
     masters = settings.satellite_key
-    return {
-        "key": derive_key(masters[0], "MO") if masters else None,
-        "credits_per_day": settings.satellite_credits_per_day,
-        "reserve": compute_sos_reserve(
-            settings.satellite_credits_per_day, settings.satellite_sos_reserve
-        ),
-        "bytes_limit": make_bytes_limit(
-            settings.satellite_bytes_per_day, settings.satellite_sos_reserve
-        ),
-        "receipts_at_once": settings.satellite_receipts == "at-once",
-    }
+    return HubChannelOptions(
+        derive_key(masters[0], "MO") if masters else None,
+        settings.satellite_credits_per_day,
+        compute_sos_reserve(settings.satellite_credits_per_day, settings.satellite_sos_reserve),
+        make_bytes_limit(settings.satellite_bytes_per_day, settings.satellite_sos_reserve),
+        settings.satellite_receipts == "at-once",
+    )

@@ -14,7 +14,7 @@ from random import Random
 import pytest
 import trio
 
-from fieldagent.agent.assembly import assemble_hub_channel, make_channel_queue
+from fieldagent.agent.assembly import HubChannelOptions, assemble_hub_channel, make_channel_queue
 from fieldagent.agent.channels.air_pace import ROUND_FRAGMENTS_MAX, WINDOW
 from fieldagent.agent.channels.contract import ChannelLink, Reception
 from fieldagent.agent.channels.radio_modem import AIR_BYTES, AirReception, RadioModem
@@ -157,7 +157,7 @@ async def station(
     receptions: dict[Channel, Reception] = {}
     for name in relays_over:
         outboxes[name], receptions[name] = assemble_hub_channel(
-            journal, inbox, endings, queues[name], ChannelLink()
+            journal, inbox, endings, queues[name], ChannelLink(), HubChannelOptions()
         )
     link = ChannelLink()
     on_the_air = set_up(settings, journal, inbox, intake, endings, words, queues[radio_], link)
