@@ -15,6 +15,12 @@ from math import exp, inf, log
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
+AIR_BYTES = 200
+"""Default size of a packet in bytes; each radio of a group must be able to send packets of this
+size."""
+AIR_BYTES_MIN, AIR_BYTES_MAX = 50, 250
+"""Range of the packet size in the settings, between the limits of LoRaWAN's slowest rate (51) and
+of the buffer in LoRa chips (255)."""
 WINDOW = 4
 """Maximum number of packets that wait for an answer at the same time. An urgent packet may exceed
 this number."""

@@ -20,12 +20,6 @@ from fieldagent.system.rate import EventRate
 log = logging.getLogger(__name__)
 
 PACKETS_MAX = 64
-AIR_BYTES = 200
-"""Default size of a packet in bytes; each radio of a group must be able to send packets of this
-size."""
-AIR_BYTES_MIN, AIR_BYTES_MAX = 50, 250
-"""Range of the packet size in the settings, between the limits of LoRaWAN's slowest rate (51) and
-of the buffer in LoRa chips (255)."""
 
 
 class RadioLost(Exception):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from fieldagent.agent.channels.air_pace import AIR_BYTES, AIR_BYTES_MAX
 from fieldagent.agent.channels.ip_turn import IP_MESSAGE_LIMITS
-from fieldagent.agent.channels.radio_modem import AIR_BYTES, AIR_BYTES_MAX
 from fieldagent.agent.journal.records import Spent
 from fieldagent.package.package import Channel
 from fieldagent.system.lazy_dataclass import dataclass

@@ -12,8 +12,9 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import field
 from typing import Any
 
+from fieldagent.agent.channels.air_pace import AIR_BYTES
 from fieldagent.agent.channels.contract import ChannelLink
-from fieldagent.agent.channels.radio_modem import AIR_BYTES, RadioModem
+from fieldagent.agent.channels.radio_modem import RadioModem
 from fieldagent.agent.channels.recognition import Recognition
 from fieldagent.system.finding import Finding
 from fieldagent.system.lazy_dataclass import dataclass

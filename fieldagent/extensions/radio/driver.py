@@ -18,10 +18,9 @@ from typing import NoReturn
 
 import trio
 
-from fieldagent.agent.channels.air_pace import WINDOW, AirPace
+from fieldagent.agent.channels.air_pace import AIR_BYTES, WINDOW, AirPace
 from fieldagent.agent.channels.contract import ChannelLink, LinkState, Transmission
 from fieldagent.agent.channels.radio_modem import (
-    AIR_BYTES,
     UNSENT_REASONS,
     AirReception,
     RadioLost,

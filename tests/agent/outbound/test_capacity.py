@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fieldagent.agent.channels.radio_modem import AIR_BYTES_MAX, AIR_BYTES_MIN
+from fieldagent.agent.channels.air_pace import AIR_BYTES_MAX, AIR_BYTES_MIN
 from fieldagent.agent.outbound.capacity import Capacity, TooLarge
 from fieldagent.package.package import Data, Location, Message
 from fieldagent.wire.envelope import Ack, Entry, Fragment, RelayRequest, Source, decode, encode

@@ -15,9 +15,9 @@ import pytest
 import trio
 
 from fieldagent.agent.assembly import HubChannelOptions, assemble_hub_channel, make_channel_queue
-from fieldagent.agent.channels.air_pace import ROUND_FRAGMENTS_MAX, WINDOW
+from fieldagent.agent.channels.air_pace import AIR_BYTES, ROUND_FRAGMENTS_MAX, WINDOW
 from fieldagent.agent.channels.contract import ChannelLink, Reception
-from fieldagent.agent.channels.radio_modem import AIR_BYTES, AirReception, RadioModem
+from fieldagent.agent.channels.radio_modem import AirReception, RadioModem
 from fieldagent.agent.inbound.reception import Inbox
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.outbound.ending import Endings

@@ -12,8 +12,8 @@ import pytest
 import trio
 import trio.testing
 
+from fieldagent.agent.channels.air_pace import AIR_BYTES
 from fieldagent.agent.channels.contract import ChannelLink, LinkState
-from fieldagent.agent.channels.radio_modem import AIR_BYTES
 from fieldagent.agent.journal import incident, outbound
 from fieldagent.agent.outbound.reach import list_reached
 from fieldagent.extensions.radio.contract import RadioPlace

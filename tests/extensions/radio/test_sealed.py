@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import trio.testing
 
-from fieldagent.agent.channels.radio_modem import AIR_BYTES
+from fieldagent.agent.channels.air_pace import AIR_BYTES
 from fieldagent.extensions.lab.simulator.air import SharedAir
 from fieldagent.extensions.radio.mesh.troubles import Trouble
 from fieldagent.package.package import Status

@@ -7,8 +7,8 @@ import random
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
+from fieldagent.agent.channels.air_pace import AIR_BYTES
 from fieldagent.agent.channels.contract import ChannelLink
-from fieldagent.agent.channels.radio_modem import AIR_BYTES
 from fieldagent.agent.inbound.reception import Inbox
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.outbound.budget import Budget

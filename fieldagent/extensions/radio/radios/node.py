@@ -12,11 +12,9 @@ from typing import NoReturn
 import trio
 
 from fieldagent.agent.channels import serial_port
+from fieldagent.agent.channels.air_pace import AIR_BYTES, AIR_BYTES_MAX, AIR_BYTES_MIN
 from fieldagent.agent.channels.contract import ChannelLink
 from fieldagent.agent.channels.radio_modem import (
-    AIR_BYTES,
-    AIR_BYTES_MAX,
-    AIR_BYTES_MIN,
     RadioLost,
     ReceivedPacket,
     ReceiveQueue,

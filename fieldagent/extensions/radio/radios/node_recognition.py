@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from random import getrandbits
 
-from fieldagent.agent.channels.radio_modem import AIR_BYTES, AIR_BYTES_MIN
+from fieldagent.agent.channels.air_pace import AIR_BYTES, AIR_BYTES_MIN
 from fieldagent.agent.channels.recognition import (
     DeviceLine,
     DeviceReport,

@@ -11,13 +11,9 @@ from pathlib import Path
 import pytest
 import trio
 
+from fieldagent.agent.channels.air_pace import AIR_BYTES
 from fieldagent.agent.channels.contract import ChannelLink
-from fieldagent.agent.channels.radio_modem import (
-    AIR_BYTES,
-    RadioLost,
-    RadioModem,
-    TransmitResult,
-)
+from fieldagent.agent.channels.radio_modem import RadioLost, RadioModem, TransmitResult
 from fieldagent.agent.channels.serial_port import PortLost
 from fieldagent.extensions.radio.contract import Radio
 from fieldagent.extensions.radio.registry import RADIOS, load_radio
