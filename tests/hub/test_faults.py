@@ -12,7 +12,10 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+from fieldagent.extensions import list_places
 from fieldagent.hub.hub import PARTS
+from fieldagent.hub.part import HubPart
+from fieldagent.system.named_object import import_named_object
 from tests.breaking import Break, Put, environment, until
 from tests.hub.test_cluster import contents, push
 from tests.hub.test_journey import IMEI, behind_directip, folder, message_to, posted, receiver, sky
@@ -47,6 +50,15 @@ def count_faults(running: Hub) -> dict[str, int]:
     return {line.split('"')[1]: int(line.rpartition(" ")[2]) for line in lines}
 
 
+def list_extension_tasks() -> dict[str, str]:
+    """Return the places of the tasks that extensions add to the hub, by the name of the task."""
+    return {
+        task: f"{place}.tasks.{task}"
+        for place in list_places("hub_parts").values()
+        for task in import_named_object(place, HubPart).tasks
+    }
+
+
 def push_data(running: Hub, first: dict[str, str]) -> None:
     proof = {"x-api-key": first["apiKey"], "Authorization": f"Bearer {first['token']}"}
     whose = {"sourceUserId": first["sourceUserId"], "workspaceId": first["workspaceId"]}
@@ -66,6 +78,7 @@ def test_all_items_arrive_once_although_each_part_fails_once(tmp_path: Path) -> 
     broken: list[Break | Put] = [
         *SOON,
         *(Break(f"{HUB}.hub:PARTS.{name}") for name in PARTS),
+        *(Break(place) for place in list_extension_tasks().values()),
         Break(f"{HUB}.api.push_api:HubApi.push"),
         Break(f"{HUB}.field.ip_link:Links.serve"),
         Break(f"{HUB}.field.mailbox:IpMailbox.load"),
@@ -81,6 +94,8 @@ def test_all_items_arrive_once_although_each_part_fails_once(tmp_path: Path) -> 
         Break(f"{HUB}.operator.directip:parse_mobile_originated"),
         Break(f"{HUB}.field.mobile_originated:MobileOriginatedReceiver.take_in_from"),
     ]
+
+    parts = {*PARTS, *list_extension_tasks(), "DirectIP", "HTTP"}
 
     def message(text: str) -> dict[str, Any]:
         return message_to(ada, first, text)
@@ -117,11 +132,11 @@ def test_all_items_arrive_once_although_each_part_fails_once(tmp_path: Path) -> 
             above.expect("MT of")
         assert {*posted(hooked)} == {"from the kit", "from the ice"}
         assert get_page(running, "/healthz")[0] == 200
-        assert count_faults(running).keys() == {*PARTS, "DirectIP", "HTTP"}
+        assert count_faults(running).keys() == parts
         assert all(count_faults(running).values()), count_faults(running)
         assert running.stop() == 0
         text = "\n".join(running.lines)
-        for part in (*PARTS, "DirectIP", "HTTP"):
+        for part in parts:
             assert f"{part} failed: " in text
         for each in broken:
             if isinstance(each, Break):
