@@ -138,9 +138,9 @@ def _find_square_middle(digits: str, columns: str, rows: str) -> tuple[float, fl
     match = _GRID_DIGITS.fullmatch(digits)
     if match is None or match[1] not in columns or match[2] not in rows:
         return None
-    together = match[3] or ""
-    east, north = match[4] or together[: len(together) // 2], match[5] or ""
-    north = north or together[len(together) // 2 :]
+    metre_digits = match[3] or ""
+    east, north = match[4] or metre_digits[: len(metre_digits) // 2], match[5] or ""
+    north = north or metre_digits[len(metre_digits) // 2 :]
     if len(east) != len(north):
         return None
     side = 10 ** (5 - len(east))

@@ -19,7 +19,7 @@ from fieldagent.http.routes import Route
 from fieldagent.page.language import ENGLISH, LANGUAGES, read_catalogue
 from fieldagent.system.data_files import read_data
 
-POLICY = (
+CONTENT_SECURITY_POLICY = (
     "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self';"
     " manifest-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none';"
     " img-src 'self' blob:"
@@ -89,7 +89,7 @@ def make_page_routes(
         places |= {f"{name}.js": (each, f"{name}.js") for name, each in extension_packages.items()}
         places[PARTS] = (package, PARTS)
     added = tuple((extension_packages or {}).items())
-    policy = f"{POLICY} {image_origin}".rstrip()
+    policy = f"{CONTENT_SECURITY_POLICY} {image_origin}".rstrip()
     return [
         *(
             Route("GET", page, partial(_serve_index, policy, package, path_keywords, static_texts))
@@ -102,7 +102,9 @@ def make_page_routes(
 def make_folder_route(base_path: str, package: str, file_names: Collection[str]) -> Route:
     """Return the route for a `GET` of the package's files `file_names`, without shared files."""
     places = {name: (package, name) for name in file_names}
-    return Route("GET", f"{base_path}/{{name}}", partial(_serve_file, POLICY, places, ()))
+    return Route(
+        "GET", f"{base_path}/{{name}}", partial(_serve_file, CONTENT_SECURITY_POLICY, places, ())
+    )
 
 
 def make_file_route(path: str, package: str, name: str) -> Route:
@@ -113,7 +115,7 @@ def make_file_route(path: str, package: str, name: str) -> Route:
 
 
 async def _serve_one_file(package: str, name: str, request: Request) -> Response:
-    return _make_response(request, POLICY, package, name)
+    return _make_response(request, CONTENT_SECURITY_POLICY, package, name)
 
 
 async def _serve_index(

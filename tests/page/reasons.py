@@ -222,7 +222,7 @@ GIVERS = {
     # Errors at the end of a channel, a hook or a call.
     **dict.fromkeys(
         (
-            *("ModemSilent", "ImtSilent", "ImtReset", "NobodyAnswers", "PortLost", "PortInUse"),
+            *("ModemSilent", "ImtSilent", "ImtReset", "NoModemFound", "PortLost", "PortInUse"),
             *("RadioLost", "GsmSilent", "GsmRefuses", "BrokerLost", "TooLarge", "RequestFailed"),
             *("UnusableTrust", "UnusableLength", "Unusable", "StoreFailed", "StoreFull"),
             *("UnusableMap", "WrongArchive", "NotForThisKit", "NotAChange", "NotSigned"),
@@ -274,8 +274,8 @@ NAMED = {
     "extensions/radio/mesh/key_change.py": (
         "describe_step",
         "heard_text",
-        "does",
-        "then",
+        "key_use",
+        "next_step",
         "_join_names",
     ),
     "extensions/radio/mesh/relay.py": ("find_notice",),

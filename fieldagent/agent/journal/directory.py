@@ -67,10 +67,10 @@ def find_by_name(journal: Journal, text: str) -> Person | None:
     `device:`. Case matters only between names that are otherwise equal. Return None if there is no
     match, or more than one.
     """
-    return _find_called(list_people(journal), text)
+    return _find_person_by_name(list_people(journal), text)
 
 
-def _find_called(candidates: list[Person], text: str) -> Person | None:
+def _find_person_by_name(candidates: list[Person], text: str) -> Person | None:
     kind, name = _split_kind_and_name(text)
     people = [each for each in candidates if kind in ("", each.kind)]
     for matches in (
@@ -169,7 +169,9 @@ def describe_addressee(journal: Journal, addressee: Named) -> str:
 def make_identity_members(db: sqlite3.Connection, addressee: Named) -> dict[str, str]:
     """Return the addressee's members in an event: `id`, `name` and `type`, if known."""
     if isinstance(addressee, str):
-        person = _find_called([_read_person(*row) for row in db.execute(_PEOPLE)], addressee)
+        person = _find_person_by_name(
+            [_read_person(*row) for row in db.execute(_PEOPLE)], addressee
+        )
         if person is None:
             return {"name": addressee}
         return {

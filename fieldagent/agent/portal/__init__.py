@@ -34,7 +34,7 @@ PHONES_MAX = 1_000
 """Maximum number of phones that get the expected response at the same time."""
 PAGE, KEEP_PATH, STYLE = "/portal", "/portal/keep", "/portal/portal.css"
 NO_STORE_HEADERS = (("Cache-Control", "no-store"),)
-POLICY = (
+CONTENT_SECURITY_POLICY = (
     "default-src 'none'; style-src 'self'; form-action 'self'; frame-ancestors 'none';"
     " base-uri 'none'"
 )
@@ -120,7 +120,7 @@ class Portal:
             staying="" if is_kept else "hidden",
             asking="hidden" if is_kept else "",
         )
-        policy = (("Content-Security-Policy", POLICY), ("Vary", "Accept-Language"))
+        policy = (("Content-Security-Policy", CONTENT_SECURITY_POLICY), ("Vary", "Accept-Language"))
         return Response(
             200, page.encode(), "text/html; charset=utf-8", (*NO_STORE_HEADERS, *policy)
         )

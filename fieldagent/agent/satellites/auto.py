@@ -28,7 +28,7 @@ AWAY_MIN_S = 300.0
 """Seconds for which a modem must be absent before the agent searches for another kind."""
 
 
-class NobodyAnswers(Exception):
+class NoModemFound(Exception):
     """No satellite modem of a known kind answers at the port."""
 
 
@@ -41,7 +41,7 @@ def list_probes() -> Sequence[Probe]:
 async def find_kind(port: str, baud: int | None, *, is_searching: bool = True) -> tuple[str, int]:
     """Return the kind and the baud rate of the modem at the port. Try the configured rate, or the
     first rate of each kind. If `is_searching`, also try the other rates of each kind. Raises
-    NobodyAnswers, PortLost.
+    NoModemFound, PortLost.
     """
     probes = list_probes()
     attempts = [(probe, baud or probe.speeds[0]) for probe in probes]
@@ -51,7 +51,7 @@ async def find_kind(port: str, baud: int | None, *, is_searching: bool = True) -
         if await can_answer_at(port, speed, probe):
             return probe.kind, speed
     kinds = ", ".join(probe.kind for probe in probes)
-    raise NobodyAnswers(
+    raise NoModemFound(
         f"no satellite modem ({kinds}) answers at {port}: is this the modem's port, and does the"
         " modem have power?"
     )
@@ -86,7 +86,7 @@ async def _run(seat: SatelliteSeat) -> NoReturn:
             log.warning("%s; looking for it again", error)
         seat.link.state, seat.link.reason = LinkState.ABSENT, str(error)
 
-    losses = (PortLost, NobodyAnswers)
+    losses = (PortLost, NoModemFound)
     await run_and_reopen(work, losses, report, seat.progress, seat.link, seat.heal)
 
 
@@ -111,7 +111,7 @@ def check(port: str, baud: int | None, own_settings: Mapping[str, Any]) -> list[
 
     try:
         run_breakable(ask)
-    except* (PortLost, NobodyAnswers) as trouble:
+    except* (PortLost, NoModemFound) as trouble:
         findings = [Finding(False, f"{port}: {get_first_error(trouble)}")]
     else:
         findings = [

@@ -250,10 +250,10 @@ class _Tracker:
     def _make_terms(self) -> dict[str, Any]:
         return {"channels": self.arguments.channels, "timeToLive": self.arguments.time_to_live}
 
-    def _print_line(self, whom: str, topic: str) -> None:
-        if self._last_messages.get(whom) != topic:
-            self._last_messages[whom] = topic
-            print(f"fieldagent: {escape_lines(topic)}", file=sys.stderr, flush=True)
+    def _print_line(self, topic: str, text: str) -> None:
+        if self._last_messages.get(topic) != text:
+            self._last_messages[topic] = text
+            print(f"fieldagent: {escape_lines(text)}", file=sys.stderr, flush=True)
 
 
 def _get_member(answer: Any, name: str) -> Any:

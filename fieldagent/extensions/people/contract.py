@@ -105,10 +105,10 @@ class HandheldReport(NamedTuple):
 class TextOutcome(NamedTuple):
     """Result of a text that the kit passed to the radio."""
 
-    there: bool
+    is_confirmed: bool
     """True if the person's radio has confirmed the text. The person may not have read it yet."""
-    why: str
-    """Reason for people why the text was not confirmed."""
+    reason: str
+    """Reason why the text was not confirmed, as a text for people; empty if it was confirmed."""
     too_early: bool = False
     """True if the kit's own radio refused the text because it came too soon after another text. In
     this case, the person's radio has no fault."""

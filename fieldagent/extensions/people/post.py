@@ -229,7 +229,9 @@ class HandheldMessenger:
             answers = 0 if place else post.answers
             outcome = await radio.send_text(post.handle, parts[place], packet, answers)
             if not self._record_outcome(post.handle, outcome):
-                log.info("%s did not receive a text: %s", self.who(post.handle).name, outcome.why)
+                log.info(
+                    "%s did not receive a text: %s", self.who(post.handle).name, outcome.reason
+                )
                 if not outcome.too_early:
                     await self.journal.persist(
                         handhelds.update_text(post.number, tries=post.attempts + 1)
@@ -251,5 +253,7 @@ class HandheldMessenger:
 
     def _record_outcome(self, handle: str, outcome: TextOutcome) -> bool:
         if not outcome.too_early:
-            self.absence.record_attempt(handle, self.journal.clock.now(), is_present=outcome.there)
-        return outcome.there
+            self.absence.record_attempt(
+                handle, self.journal.clock.now(), is_present=outcome.is_confirmed
+            )
+        return outcome.is_confirmed

@@ -288,7 +288,9 @@ def test_acknowledgement_of_another_station_is_ignored() -> None:
             "N0CALL-8", make_message_to_kit("ack" + info.rpartition("{")[2])
         )
         async with aprs_at(tnc) as people:
-            assert not (await people.send_text(ADA.lower(), "Come", people.make_number())).there
+            assert not (
+                await people.send_text(ADA.lower(), "Come", people.make_number())
+            ).is_confirmed
 
     run_in_virtual_time(work)
 
@@ -312,7 +314,7 @@ def test_long_reaction_is_truncated_at_a_whole_character() -> None:
     async def work() -> None:
         tnc = Tnc()
         async with aprs_at(tnc) as people:
-            assert (await people.react(ADA.lower(), 1, "📥", "on the kit's disk")).there
+            assert (await people.react(ADA.lower(), 1, "📥", "on the kit's disk")).is_confirmed
             assert not tnc.sent, "the acknowledgement has said it"
             await people.react(ADA.lower(), 1, "🛰", "ж" * 60)
         text = tnc.said[0][11:].rpartition("{")[0]

@@ -204,7 +204,7 @@ async def test_channel_text_proves_no_identity(tmp_path: Path) -> None:
             assert (heard.what.direct, heard.what.key) == (False, b"")
         there.bring(CompanionText(b"", 1, NOW, "a text without a name"))
         outcome = await people.send_text("#1/Eve", "This kit has stored your SOS", 1)
-        assert not outcome.there and "on a channel" in outcome.why
+        assert not outcome.is_confirmed and "on a channel" in outcome.reason
 
 
 async def test_keys_with_a_common_prefix_prove_no_identity(tmp_path: Path) -> None:
@@ -252,7 +252,7 @@ def test_battery_percentage_is_computed_from_the_voltage(volts: float, percent: 
 async def test_text_is_delivered_after_the_radios_confirmation(tmp_path: Path) -> None:
     async with bench(tmp_path) as there, opened_people(there) as people:
         outcome = await people.send_text(there.radio(ADA).key.hex(), "come down", 1)
-        assert outcome.there
+        assert outcome.is_confirmed
         stored = there.radio(ADA)._stored[-1]
         assert (stored.text, stored.time) == ("come down", NOW)
         await people.send_text(there.radio(ADA).key.hex(), "by noon", 2)
@@ -289,19 +289,19 @@ async def test_unacknowledged_text_is_retried_with_the_same_timestamp(
         ada = there.radio(ADA).key.hex()
         there.nodes.air.losses = {(KIT, ADA): 0.0}
         outcome = await people.send_text(ada, "come down", 1)
-        assert (outcome.there, outcome.why) == (False, "no acknowledgement")
+        assert (outcome.is_confirmed, outcome.reason) == (False, "no acknowledgement")
         there.nodes.air.losses = None
-        assert (await people.send_text(ada, "come down", 2)).there
+        assert (await people.send_text(ada, "come down", 2)).is_confirmed
         assert {each.time for each in there.radio(ADA)._stored} == {NOW}
 
 
 async def test_stale_path_is_reset_after_a_failed_text(tmp_path: Path, short_waits: None) -> None:
     async with bench(tmp_path) as there, opened_people(there) as people:
         key = there.radio(ADA).key
-        assert (await people.send_text(key.hex(), "one", 1)).there
+        assert (await people.send_text(key.hex(), "one", 1)).is_confirmed
         assert there.radio(KIT).contacts[key].path_length == 0
         there.nodes.air.away.add(ADA)
-        assert not (await people.send_text(key.hex(), "two", 2)).there
+        assert not (await people.send_text(key.hex(), "two", 2)).is_confirmed
         assert there.radio(KIT).contacts[key].path_length == -1
 
 
@@ -310,7 +310,7 @@ async def test_refusal_by_the_radio_is_reported(tmp_path: Path) -> None:
         stranger = await people.send_text("ab" * 32, "hello", 1)
         assert stranger == TextOutcome(False, "the radio refuses it: it does not know them")
         meshtastic = await people.send_text("!fa9e0002", "hello", 2)
-        assert not meshtastic.there and "not a MeshCore radio" in meshtastic.why
+        assert not meshtastic.is_confirmed and "not a MeshCore radio" in meshtastic.reason
         radio = there.radio(KIT)
         radio.busy = True
         for _ in range(QUEUE_MAX):
@@ -503,5 +503,5 @@ async def test_invalid_handle_is_refused(tmp_path: Path, handle: str) -> None:
     """
     async with bench(tmp_path) as there, opened_people(there) as people:
         outcome = await people.send_text(handle, "hello", 1)
-        assert not outcome.there and "not a MeshCore radio" in outcome.why
+        assert not outcome.is_confirmed and "not a MeshCore radio" in outcome.reason
     assert not meshcore.is_handle(handle)

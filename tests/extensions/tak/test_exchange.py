@@ -23,7 +23,7 @@ from fieldagent.extensions.tak.server.exchange import (
     Exchange,
     TakGuest,
 )
-from fieldagent.extensions.tak.server.outbox import BYTES_MAX, UNIT_EVENTS_MAX, PhoneOutbox
+from fieldagent.extensions.tak.server.outbox import BYTES_MAX, POSITION_BYTES_MAX, PhoneOutbox
 from fieldagent.hub.contract import ItemResult
 
 NOW = datetime(2026, 11, 25, 12, tzinfo=UTC)
@@ -258,9 +258,9 @@ async def test_slow_phone_gets_only_the_newest_event_of_each_unit() -> None:
         and outbox.add_event(b"new ", "a")
     )
     assert await outbox.wait_for_events() == b"new word "
-    assert outbox.add_event(bytes(UNIT_EVENTS_MAX), "a")
+    assert outbox.add_event(bytes(POSITION_BYTES_MAX), "a")
     assert not outbox.add_event(b"x", "b")
-    assert outbox.add_event(bytes(BYTES_MAX - UNIT_EVENTS_MAX))
+    assert outbox.add_event(bytes(BYTES_MAX - POSITION_BYTES_MAX))
     assert not outbox.add_event(b"x")
     assert outbox.add_event(b"", "a")
 

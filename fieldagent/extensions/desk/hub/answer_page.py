@@ -26,7 +26,7 @@ from fieldagent.hub.records.due_receipts import WORD_MAX, shorten_update_text
 from fieldagent.hub.records.sos import Actor, Sos, SosState
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.package.writing import format_clock_time
-from fieldagent.page.files import POLICY
+from fieldagent.page.files import CONTENT_SECURITY_POLICY
 from fieldagent.page.language import LANGUAGES
 from fieldagent.store.group import NOT_STORED
 from fieldagent.system.wording import make_visible
@@ -34,7 +34,10 @@ from fieldagent.system.wording import make_visible
 BODY = 4_096
 """Largest number of bytes of the form."""
 _HEADERS = (
-    ("Content-Security-Policy", POLICY.replace("form-action 'none'", "form-action 'self'")),
+    (
+        "Content-Security-Policy",
+        CONTENT_SECURITY_POLICY.replace("form-action 'none'", "form-action 'self'"),
+    ),
     ("Cache-Control", "no-store"),
     ("Vary", "Accept-Language"),
     ("X-Content-Type-Options", "nosniff"),

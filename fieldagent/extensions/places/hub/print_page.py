@@ -12,7 +12,9 @@ from fieldagent.extensions.places.hub.kit_week import KitWeek
 from fieldagent.package.tracks import PlacedPoint, split_into_legs
 from fieldagent.package.writing import format_clock_time, format_minutes, format_timestamp
 
-POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
+CONTENT_SECURITY_POLICY = (
+    "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
+)
 """Content security policy. The page needs only its inline styles."""
 SKETCH_SIZE, HIGH, BORDER = 640.0, 320.0, 8.0
 """Size of the sketch in SVG units."""

@@ -50,6 +50,6 @@ class ReportsApi:
         disposition = f"{'inline' if format_name == 'html' else 'attachment'}; {file}"
         headers = (
             ("Content-Disposition", disposition),
-            ("Content-Security-Policy", print_page.POLICY),
+            ("Content-Security-Policy", print_page.CONTENT_SECURITY_POLICY),
         )
         return Response(200, kind.write(week_report), kind.content_type, headers)

@@ -90,14 +90,15 @@ def describe_step(
     """
     if step is KeyStep.SENDS_OLD:
         heard_text = f"stations heard with the new key: {_join_names(new_key_stations)}"
-        does = "sends with radio-key, and hears radio-key-next too"
-        then = "once all kits are at this step, set radio-key to the new and the old key"
+        key_use = "sends with radio-key, and hears radio-key-next too"
+        next_step = "once all kits are at this step, set radio-key to the new and the old key"
     else:
         heard_text = f"stations still heard with the old key: {_join_names(old_key_stations)}"
-        does = "sends with the first key of radio-key, and hears the second too"
-        then = "once all kits are at this step, remove the second key"
+        key_use = "sends with the first key of radio-key, and hears the second too"
+        next_step = "once all kits are at this step, remove the second key"
     return (
-        f"the change of radio-key is at step {step:d} of 3: this kit {does}; {heard_text}; {then}"
+        f"the change of radio-key is at step {step:d} of 3: this kit {key_use}; {heard_text};"
+        f" {next_step}"
     )
 
 

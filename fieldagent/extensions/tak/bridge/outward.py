@@ -89,7 +89,7 @@ def make_alert(alert: OpenAlert, unit: TakUnit, now: float) -> CotEvent:
     """Return the 911 alert of an incident, or its cancel, at the place of the SOS."""
     point, place = NOWHERE, alert.place
     if place is not None and (
-        place.at >= alert.raised - FRESH_S or now >= alert.raised + AWAITED_S
+        place.at >= alert.raised_at - FRESH_S or now >= alert.raised_at + AWAITED_S
     ):
         point = CotPoint(place.latitude, place.longitude)
     return tak.make_alert(unit, point, tak_map.make_date(now), cancels=alert.ends)

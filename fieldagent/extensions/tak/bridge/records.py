@@ -396,7 +396,7 @@ class OpenAlert(NamedTuple):
     member: int
     ends: bool
     """True if the incident is closed and people at the server may have seen the alert."""
-    raised: float = 0.0
+    raised_at: float = 0.0
     """Unix time when the incident was raised."""
     place: sos.IncidentPlace | None = None
     """Position of the incident; None if it is unknown."""
@@ -417,8 +417,8 @@ def list_alerts(db: Db, workspace: int) -> list[OpenAlert]:
         *(workspace, workspace, CANCELS),
     )
     return [
-        OpenAlert(id_, member, bool(ends), is_raised, sos.find_place(db, id_))
-        for id_, member, ends, is_raised in rows
+        OpenAlert(id_, member, bool(ends), raised_at, sos.find_place(db, id_))
+        for id_, member, ends, raised_at in rows
     ]
 
 

@@ -144,16 +144,16 @@ class _Bridge:
         async with trio.open_nursery() as nursery:
             while True:
                 any_write, end_event = store.get_event(ANY_WRITE_TOPIC), self._connection_done
-                soonest = TURN_MAX_S
+                pause_s = TURN_MAX_S
                 with log_once():
                     has_more = await self._queue_items(follower)
                     await self._end_old_events()
                     work = await store.read(self._list_work)
                     self._update_links(work.users, nursery)
-                    soonest = self._distribute_work(work, nursery)
-                    soonest = 0.0 if has_more else soonest
+                    pause_s = self._distribute_work(work, nursery)
+                    pause_s = 0.0 if has_more else pause_s
                 await trio.sleep(REST_S)
-                with waits.move_on_after(soonest - REST_S):
+                with waits.move_on_after(pause_s - REST_S):
                     await waits.wait_for_either(any_write, end_event)
 
     async def _queue_items(self, follower: Follower) -> bool:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import trio
 
-UNIT_EVENTS_MAX = 131_072
+POSITION_BYTES_MAX = 131_072
 """Number of waiting bytes above which further positions are dropped."""
 BYTES_MAX = 524_288
 """Number of waiting bytes above which all further events are dropped."""
@@ -26,7 +26,7 @@ class PhoneOutbox:
         """
         before = len(self._waiting.get(unit, b"")) if unit else 0
         size = self._size + len(data) - before
-        if len(data) > before and size > (UNIT_EVENTS_MAX if unit else BYTES_MAX):
+        if len(data) > before and size > (POSITION_BYTES_MAX if unit else BYTES_MAX):
             return False
         self._number += 1
         self._waiting[unit or self._number] = data
