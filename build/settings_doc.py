@@ -62,8 +62,8 @@ RADIO_HEAD = """
 ### Radios
 
 These are the values of `radio-protocol`. [Connect a radio](../how-to/radio.md) shows how to choose
-one, and [add a radio](../how-to/add-a-radio.md) how to write your own. A setting of
-one radio is an unknown setting with another radio.
+one, and [add a radio](../how-to/add-a-radio.md) how to write your own. The agent refuses the
+settings of a radio that `radio-protocol` does not name.
 
 | `radio-protocol` | for | needs | facts in `GET /api/status` |
 |---|---|---|---|

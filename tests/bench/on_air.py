@@ -1,6 +1,6 @@
-"""Measures bytes over satellite: texts, positions, and their overhead. Texts that shaped the code's
-tables would look shorter, so these are others. Tracks are regular, which is the cheap case, and
-irregular.
+"""Measures bytes over satellite: texts, positions, and their overhead. The texts were not used to
+build the code's tables, because such texts would compress better. Tracks are regular, which is the
+cheap case, and irregular.
 """
 
 from __future__ import annotations

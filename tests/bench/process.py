@@ -1,5 +1,5 @@
-"""Measures a whole agent: idle memory, idle work, and its start. Satellite alone is the light case,
-so there are rows with all channels.
+"""Measures a whole agent: idle memory, idle work, and its start. An agent with satellite alone
+needs the least memory and work, so some rows measure an agent with all channels.
 """
 
 from __future__ import annotations

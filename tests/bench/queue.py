@@ -1,5 +1,5 @@
 """Compares the queue with a bare heap of tuples: 100 000 Packages of four priorities in and out.
-Packages of one priority would be in order already.
+There are several priorities, because Packages of one priority would be in order already.
 """
 
 from __future__ import annotations
