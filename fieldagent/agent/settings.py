@@ -431,7 +431,9 @@ def get_examples() -> Mapping[str, str]:
 
 
 def get_needs() -> Mapping[str, str]:
-    """Return `REQUIRED_SETTINGS` together with the needs of extensions."""
+    """Return the settings that require another setting, and the other setting, as in
+    `REQUIRED_SETTINGS`, including the settings of extensions.
+    """
     of_parts = {
         name: other for part in get_kit_parts().values() for name, other in part.needs.items()
     }

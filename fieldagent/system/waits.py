@@ -34,8 +34,8 @@ def compute_nearest_beat(seconds: float) -> float:
 
 def compute_next_tick(interval_s: float) -> float:
     """Return the next time, on trio's clock, that is a multiple of `interval_s`. All waits with
-    this interval share one wake-up. They also share it with the beat if the beat is a multiple of
-    the interval.
+    this interval share one wake-up. If BEAT_INTERVAL_S is a multiple of `interval_s`, work on a
+    beat shares this wake-up too.
     """
     return interval_s * (trio.current_time() // interval_s + 1)
 

@@ -198,8 +198,9 @@ def _digest(command_record: StoredCommand) -> bytes:
 
 
 async def _store_delta_offer(context: CommandContext, command_record: StoredCommand) -> str:
-    """Write the delta to a file for root's unit, and return the version of the new program. Raises
-    CannotBeDone if the delta cannot be used, and CommandFailed if the file cannot be written.
+    """Write the delta to a file for the systemd unit that runs as root, and return the version of
+    the new program. Raises CannotBeDone if the delta cannot be used, and CommandFailed if the file
+    cannot be written.
     """
     payload = program_deltas.find_payload(context.parts.journal, _digest(command_record))
     if payload is None:

@@ -71,7 +71,8 @@ class Cancellation:
         result is known.
         """
         if any(each.number == incident_number for each in incident.list_all_open(self._journal)):
-            # No commit of a cancellation message has ended the incident yet.
+            # The commit of a cancellation message ends the incident. Here, the kit has stored no
+            # such message, so end the incident separately.
             await self._end(incident_number)
         # The incident is over, so new items cannot join it.
         return await self._withdraw_waiting(

@@ -19,7 +19,7 @@ def set_system_clock(arguments: argparse.Namespace) -> int:
     def set_realtime(unix: float) -> None:
         time.clock_settime(time.CLOCK_REALTIME, unix)
 
-    # systemd sets this variable for root's unit, to a folder that only root can write
+    # In the unit that runs as root, systemd sets this variable to a folder that only root can write
     # (RuntimeDirectory=).
     own = os.environ.get("RUNTIME_DIRECTORY")
     return set_clock(

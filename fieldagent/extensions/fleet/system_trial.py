@@ -232,8 +232,9 @@ def _write_system(place: Place, slots: SystemSlots) -> SystemTrial:
 
 
 def _write_pieces(place: Place, slots: SystemSlots, trial: SystemTrial) -> None:
-    """Fetch and write the pieces. Raises NotTaken if a piece is missing or wrong, and OSError for
-    errors of the disk.
+    """Write the pieces of the new system image to the trial slot. Download only the pieces that
+    neither slot contains. Raises NotTaken if a piece is missing or wrong, and OSError if the disk
+    fails.
     """
     slots.clear(trial.slot)
     try:

@@ -47,7 +47,7 @@ def restore_journal(state: Path, old_version: int, program: str) -> str:
 
 
 def forget(state: Path) -> None:
-    """Remove the copy. Raises OSError."""
+    """Remove both copies of the journal. Raises OSError."""
     _retry(_forget, state)
 
 

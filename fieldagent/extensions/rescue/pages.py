@@ -47,7 +47,9 @@ class NoRecord(Exception):
 
 
 class Pages:
-    """Pages of a database. `database` and `log` are the contents of the two files."""
+    """Pages of an SQLite database. `database` is the content of its file, and `log` the content of
+    its write-ahead log.
+    """
 
     def __init__(self, database: bytes, log: bytes = b"") -> None:
         self._images: dict[int, list[Image]] = {}

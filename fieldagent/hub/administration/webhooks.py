@@ -89,8 +89,8 @@ class WebhooksApi:
         return make_json_response({"webhooks": rows})
 
     async def add(self, request: Request, caller: Caller) -> Response:
-        """Test a webhook and add it. If the webhook does not accept the test message, it is not
-        added.
+        """Add a webhook. Unless the body sets `untried`, test the webhook first, and add it only if
+        it accepts the test message.
         """
         refuse_others(request, ())
         body = read_body(request, NEW_WEBHOOK_FIELDS)

@@ -474,7 +474,7 @@ def record_journal(
 
 
 def get_names_topic(device: int) -> str:
-    """Return the topic that is announced when a device has lost the names that it knew."""
+    """Return the topic that the hub announces when a device has lost the names of members."""
     return f"names of {device}"
 
 

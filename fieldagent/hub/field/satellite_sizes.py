@@ -80,7 +80,7 @@ def find_far_kits(db: Db, posting: Posting, now: float) -> SatelliteKits:
 
 
 def delay_until_linked(db: Db, item: int, kits: SatelliteKits) -> None:
-    """Let an entered item wait for a link to each kit whose modem cannot carry the item."""
+    """Let an item of the ledger wait for an IP link to each kit whose modem cannot carry it."""
     for each in kits.unfit:
         wait_for_link(db, item, each.device, f"it {each.reason}")
 

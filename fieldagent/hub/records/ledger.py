@@ -42,7 +42,7 @@ satellite operator. `sent`: the operator has accepted this message."""
 
 @dataclass(frozen=True, slots=True)
 class Posting:
-    """An item that the hub must enter, with its sender, its addressee and its options."""
+    """An item for the ledger that is not stored yet, with its sender, addressee and options."""
 
     workspace: int
     sender: int

@@ -1,4 +1,6 @@
-"""`fieldagent hub contact watch …`: the watch at the desk, set at the hub's machine."""
+"""`fieldagent hub contact watch …`: shows and changes the watch of dispatchers, on the hub's
+machine.
+"""
 
 from __future__ import annotations
 

@@ -464,8 +464,8 @@ def _read_marks(envelope: Envelope, packet: Packet) -> None:
                 packet.sender, packet.hops = entry.content.station, entry.content.sequence + 1
                 packet.is_repeat_for_others = True
             else:
-                # If the packet contains fragments, the Source contains the number of fragments that
-                # follow.
+                # In a packet with a fragment, such a Source does not mark a repeat. It contains the
+                # number of fragments that follow.
                 packet.is_repeat_for_others = not parts
         else:
             packet.missing_at.setdefault(entry.sequence, set()).add(entry.content.station)
