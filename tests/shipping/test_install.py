@@ -46,8 +46,6 @@ INSTALLED = OF_BOTH | {
     SETTINGS,
 }
 HUB_SETTINGS = "etc/fieldagent/hub.properties"
-LATER = re.compile("Unknown key (name )?'(RestartSteps|RestartMaxDelaySec)'")
-"""Since systemd 254. Debian 12 has 252."""
 UNITS = sorted((ROOT / "systemd").glob("*.service"))
 PACKAGES_UNIT = ROOT / "build/packages/fieldagent-update.service"
 
@@ -343,8 +341,7 @@ def test_systemd_verifies_the_unit(unit: Path, tmp_path: Path) -> None:
     there = tmp_path / unit.name
     there.write_text(unit.read_text().replace("/usr/bin/fieldagent ", "/usr/bin/env "))
     done = subprocess.run([analyze, "verify", there], capture_output=True, text=True)
-    complaints = [line for line in done.stderr.splitlines() if not LATER.search(line)]
-    assert (done.returncode, complaints) == (0, [])
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_udev_rules_keep_modemmanager_and_gpsd_from_named_ports() -> None:
