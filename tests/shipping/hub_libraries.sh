@@ -93,7 +93,7 @@ wait $service
 grep -q message "$home/notice" || fail "the service got $(cat "$home/notice")"
 python3 - <<'END'
 from cryptography.hazmat.primitives.asymmetric import ec
-from fieldagent.hub.escalation import web_push
+from fieldagent.extensions.desk.hub import web_push
 key = ec.generate_private_key(ec.SECP256R1())
 there = web_push.Subscription("https://push.example.org/1", web_push.get_public_text(key), "A" * 22)
 assert not there.find_fault()
