@@ -131,7 +131,7 @@ def _make_range_reader(parts: Parts) -> Callable[[], Mapping[int, int]] | None:
     hub's messages to neighbours.
     """
     station = parts.station
-    return station.get_in_range if station is not None and station.brings_down else None
+    return station.get_in_range if station is not None and station.has_relay_down else None
 
 
 def _list_bearer_parts(

@@ -42,18 +42,22 @@ class Station(Protocol):
     """Interface of a station that is part of an agent."""
 
     @property
-    def outbox(self) -> ChannelOutbox: ...
+    def outbox(self) -> ChannelOutbox:
+        """Outbox of the channel Radio."""
+
     @property
-    def reception(self) -> Reception: ...
+    def reception(self) -> Reception:
+        """Reception of the channel Radio."""
+
     @property
-    def brings_down(self) -> bool:
+    def has_relay_down(self) -> bool:
         """True if this kit sends the hub's messages to neighbours by radio."""
 
     def make_driver(
         self, heal: Callable[[], Awaitable[bool]], progress: Callable[[], None]
     ) -> Part:
         """Return the task that serves the radio forever. `heal` takes the recovery step that is due
-        while the radio's port is closed. The task calls `progress` at least every 90 seconds.
+        while the radio's port is closed. The task calls `progress` at least every two minutes.
         """
 
     async def run(self) -> NoReturn:
@@ -63,8 +67,8 @@ class Station(Protocol):
         """Delete entries in the journal that are no longer repeated."""
 
     def get_in_range(self) -> dict[int, int]:
-        """Return the number of transmissions to each station that was heard within the last
-        hour.
+        """Return the number of transmissions that a packet needs to reach a station, by the
+        station's number. The stations were heard within the last hour.
         """
 
     def get_facts(self) -> dict[str, Any]:
@@ -88,16 +92,20 @@ class Station(Protocol):
         `sealed` is the encrypted key. Raises CannotBeDone and CommandFailed.
         """
 
-    def answer(self, db: sqlite3.Connection, answer: CommandAnswer, now: float) -> StoredPackage:
-        """Enter in the journal the answer to a command that arrived by radio."""
+    def store_answer(
+        self, db: sqlite3.Connection, answer: CommandAnswer, now: float
+    ) -> StoredPackage:
+        """Store the answer to a command that arrived by radio, and return its Package. `now` is the
+        journal's elapsed time.
+        """
 
 
 class StationPlan(Protocol):
-    """A station that is made before the queues can report endings."""
+    """Description of a station that is not built yet. The queues need it to report endings."""
 
     @property
     def acknowledger(self) -> Acknowledger | None:
-        """Acknowledges items of neighbours. None if this kit does not relay."""
+        """Part that acknowledges items of neighbours. None if this kit does not relay."""
 
     def make_carrier(self, intake: Intake) -> Carrier | None:
         """Return the Carrier for the hub's messages. None if this kit does not relay."""

@@ -208,7 +208,7 @@ async def _answer_by_radio(context: CommandContext, number: int, answer: Command
     def store(db: sqlite3.Connection) -> StoredPackage | None:
         commands.mark_answered(number, now)(db)
         station = parts.station
-        return None if station is None else station.answer(db, answer, now)
+        return None if station is None else station.store_answer(db, answer, now)
 
     accepted = await parts.journal.persist(store)
     if accepted is None:

@@ -102,7 +102,7 @@ class RadioStation:
         return self._station.reception
 
     @property
-    def brings_down(self) -> bool:
+    def has_relay_down(self) -> bool:
         """Return True if this kit sends the hub's messages to neighbours."""
         return self._settings.brings_down
 
@@ -183,8 +183,12 @@ class RadioStation:
             self._base.journal, self._station, sequence, deliveries
         )
 
-    def answer(self, db: sqlite3.Connection, answer: CommandAnswer, now: float) -> StoredPackage:
-        """Enter in the journal the answer to a command that arrived by radio."""
+    def store_answer(
+        self, db: sqlite3.Connection, answer: CommandAnswer, now: float
+    ) -> StoredPackage:
+        """Store the answer to a command that arrived by radio, and return its Package. `now` is the
+        journal's elapsed time.
+        """
         return self._station.parcels.answer(db, answer, now)
 
     async def change_key(self, step: int, sealed: bytes) -> str:
