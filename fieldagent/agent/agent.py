@@ -34,7 +34,12 @@ from fieldagent.agent.journal import (
 from fieldagent.agent.journal.inbound import UnacceptedPayloadList
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.journal.records import Spent
-from fieldagent.agent.kit_part import get_device_ports, get_kit_part, list_part_names
+from fieldagent.agent.kit_part import (
+    find_station_part,
+    get_device_ports,
+    get_kit_part,
+    list_part_names,
+)
 from fieldagent.agent.only_one import hold_lock
 from fieldagent.agent.outbound import check_in, own_position
 from fieldagent.agent.outbound.budget import compute_sos_reserve
@@ -415,8 +420,9 @@ async def _run_parts(
             title = get_kit_part(name).title
             run = partial(service.run, agent.get_status, agent.supervisor.make_reporter(title))
             nursery.start_soon(keep, title, run)
-        if agent.parts.station is not None:
-            nursery.start_soon(keep, "the radio rounds", agent.parts.station.run)
+        station, station_part = agent.parts.station, find_station_part(agent.settings.parts)
+        if station is not None and station_part is not None:
+            nursery.start_soon(keep, station_part.title, station.run)
         await _serve_api(agent, listeners, stop_event, task_status)
         nursery.cancel_scope.cancel()
 

@@ -21,7 +21,7 @@ from fieldagent.agent.inbound.reception import Inbox
 from fieldagent.agent.journal import air_time, commands, outbound
 from fieldagent.agent.journal.incident import OWN_STATION
 from fieldagent.agent.journal.journal import Journal
-from fieldagent.agent.kit_part import find_enabled_parts, find_station_number
+from fieldagent.agent.kit_part import find_enabled_parts, find_station_number, find_station_part
 from fieldagent.agent.outbound.budget import (
     NO_LIMIT,
     Budget,
@@ -185,17 +185,15 @@ def _plan_station(
     settings: Settings, journal: Journal, links: Mapping[Channel, ChannelLink]
 ) -> StationPlan | None:
     """Return the plan of the station, or None if the settings turn none on."""
-    for name, part in find_enabled_parts(settings.parts).items():
-        if part.station:
-            # Import this module here, so that a kit without a station saves this memory.
-            from fieldagent.agent.station import StationBase
+    if (part := find_station_part(settings.parts)) is None:
+        return None
+    # Import this module here, so that a kit without a station saves this memory.
+    from fieldagent.agent.station import StationBase
 
-            own, secrets = settings.parts[name], get_secrets(settings)
-            plan: StationPlan = import_own(part.station)(
-                StationBase(settings, own, journal, links, secrets)
-            )
-            return plan
-    return None
+    own, secrets = settings.parts[part.name], get_secrets(settings)
+    base = StationBase(settings, own, journal, links, secrets)
+    plan: StationPlan = import_own(part.station)(base)
+    return plan
 
 
 def _make_plans(settings: Settings, base: PartBase) -> dict[str, PartPlan]:

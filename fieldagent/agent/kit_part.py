@@ -166,6 +166,11 @@ def find_enabled_parts(settings: Mapping[str, Any]) -> dict[str, KitPart]:
     return {name: part for name, part in parts.items() if part.is_on(settings[name])}
 
 
+def find_station_part(settings: Mapping[str, Any]) -> KitPart | None:
+    """Return the part that serves the channel Radio, or None if the settings turn none on."""
+    return next((part for part in find_enabled_parts(settings).values() if part.station), None)
+
+
 def find_station_number(settings: Mapping[str, Any]) -> int | None:
     """Return the kit's number among other kits, or None if the settings contain none."""
     numbers = (get_kit_part(name).station_number(own) for name, own in settings.items())

@@ -23,7 +23,7 @@ from fieldagent.agent.channels.healing import (
 )
 from fieldagent.agent.kit_part import (
     KitPart,
-    find_enabled_parts,
+    find_station_part,
     get_kit_parts,
     list_kind_keys,
     list_part_keys,
@@ -413,11 +413,10 @@ def list_allowed_keys(text: str) -> Sequence[Key]:
 
 def get_channels(settings: Settings) -> frozenset[Channel]:
     """Return the channels for which a port or an address is configured."""
-    has_station = any(part.station for part in find_enabled_parts(settings.parts).values())
     is_configured = {
         Channel.SATELLITE: settings.satellite_port is not None,
         Channel.CELLULAR: settings.hub_address is not None,
-        Channel.RADIO: has_station,
+        Channel.RADIO: find_station_part(settings.parts) is not None,
     }
     return frozenset(channel for channel, configured in is_configured.items() if configured)
 
