@@ -7,11 +7,9 @@ from functools import cache
 from typing import TypeAlias
 
 from fieldagent.extensions import list_places
-from fieldagent.hub.access.directory import Refused
-from fieldagent.hub.contact.contract import ContactHost, ContactKind, Notice, Own, Send
+from fieldagent.hub.contact.contract import ContactHost, ContactKind, Notice, Send
 from fieldagent.system.named_object import import_named_object
 from fieldagent.system.properties import WrongProperty
-from fieldagent.system.sentence import sentence
 from fieldagent.webhook.delivery import HandoverOutcome, HandoverResult
 
 Kinds: TypeAlias = "Mapping[str, ContactKind]"
@@ -34,23 +32,6 @@ def _load_kinds(places: tuple[str, ...]) -> Kinds:
     if len(by_name) < len(kinds):
         raise WrongProperty("names one that already exists")
     return by_name
-
-
-def find_kind(address: str, kinds: Kinds, settings: Own | None = None) -> ContactKind:
-    """Return the kind of an address. If several kinds match, return the first kind that is
-    configured in `settings`. Raises Refused if no kind matches.
-    """
-    fitting = [kind for kind in kinds.values() if kind.is_one(address)]
-    if not fitting:
-        address_forms = " nor ".join(
-            dict.fromkeys(kind.form for kind in kinds.values() if kind.form)
-        )
-        raise Refused(
-            sentence("{address} is neither {forms}", address=repr(address), forms=address_forms)
-        )
-    if settings is None:
-        return fitting[0]
-    return next((kind for kind in fitting if not kind.missing(settings)), fitting[0])
 
 
 class ContactSenders:

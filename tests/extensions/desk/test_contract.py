@@ -19,9 +19,10 @@ import trustme
 
 from fieldagent.extensions import NAMES
 from fieldagent.extensions.desk.hub import contacts
+from fieldagent.extensions.desk.hub.contacts import find_kind
 from fieldagent.extensions.desk.hub.web_push import Subscription
 from fieldagent.hub.contact.contract import ContactKind
-from fieldagent.hub.contact.registry import find_kind, get_contact_kinds
+from fieldagent.hub.contact.registry import get_contact_kinds
 from fieldagent.hub.settings import parse_settings
 from fieldagent.hub.store.opening import open_store
 from fieldagent.system.exit_codes import OK, REFUSED

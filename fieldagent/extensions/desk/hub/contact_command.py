@@ -21,11 +21,11 @@ from fieldagent.cli.hub.opened_store import (
     show_list,
 )
 from fieldagent.extensions.desk.hub import chain, contacts, notice
-from fieldagent.extensions.desk.hub.contacts import AlarmContact
+from fieldagent.extensions.desk.hub.contacts import AlarmContact, find_kind
 from fieldagent.hub.access import directory
 from fieldagent.hub.access.directory import Refused, Row
 from fieldagent.hub.contact.contract import ContactHost, ContactKind
-from fieldagent.hub.contact.registry import ContactSenders, find_kind, get_contact_kinds
+from fieldagent.hub.contact.registry import ContactSenders, get_contact_kinds
 from fieldagent.hub.records import sending
 from fieldagent.hub.settings import HubSettings, get_default_path
 from fieldagent.hub.store.contract import Db, Store

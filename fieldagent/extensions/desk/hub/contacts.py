@@ -9,13 +9,8 @@ from typing import Any
 
 from fieldagent.extensions.desk.hub.browser import find_endpoint
 from fieldagent.hub.access.directory import Refused, Row, check_name, insert_row
-from fieldagent.hub.contact.contract import Own
-from fieldagent.hub.contact.registry import (
-    Kinds,
-    describe_missing_kind,
-    find_kind,
-    get_contact_kinds,
-)
+from fieldagent.hub.contact.contract import ContactKind, Own
+from fieldagent.hub.contact.registry import Kinds, describe_missing_kind, get_contact_kinds
 from fieldagent.hub.records.alarm import PUSH
 from fieldagent.hub.records.audit import ADMINISTRATION, write_line
 from fieldagent.hub.store.contract import Db
@@ -76,6 +71,23 @@ class NewContact(NamedTuple):
     every: int = ATTEMPT_INTERVAL_S
     about: str = "all"
     language: str = ENGLISH
+
+
+def find_kind(address: str, kinds: Kinds, settings: Own | None = None) -> ContactKind:
+    """Return the kind of an address. If several kinds match, return the first kind that is
+    configured in `settings`. Raises Refused if no kind matches.
+    """
+    fitting = [kind for kind in kinds.values() if kind.is_one(address)]
+    if not fitting:
+        address_forms = " nor ".join(
+            dict.fromkeys(kind.form for kind in kinds.values() if kind.form)
+        )
+        raise Refused(
+            sentence("{address} is neither {forms}", address=repr(address), forms=address_forms)
+        )
+    if settings is None:
+        return fitting[0]
+    return next((kind for kind in fitting if not kind.missing(settings)), fitting[0])
 
 
 def add_contact(

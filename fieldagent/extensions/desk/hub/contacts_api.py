@@ -9,7 +9,13 @@ from functools import partial
 from typing import Any
 
 from fieldagent.extensions.desk.hub import chain, contacts, notice
-from fieldagent.extensions.desk.hub.contacts import TRIES_MAX, WAIT_LEAST, WAIT_MOST, AlarmContact
+from fieldagent.extensions.desk.hub.contacts import (
+    TRIES_MAX,
+    WAIT_LEAST,
+    WAIT_MOST,
+    AlarmContact,
+    find_kind,
+)
 from fieldagent.http.message import Request, Response, make_json_response
 from fieldagent.http.problem import Problem
 from fieldagent.http.query import refuse_others
@@ -25,7 +31,7 @@ from fieldagent.hub.access.bodies import (
 from fieldagent.hub.access.caller import Caller
 from fieldagent.hub.access.directory import Refused
 from fieldagent.hub.administration.acts import AdministrationContext
-from fieldagent.hub.contact.registry import ContactSenders, find_kind
+from fieldagent.hub.contact.registry import ContactSenders
 from fieldagent.hub.records import sending
 from fieldagent.hub.records.alarm import INCIDENT_KINDS
 from fieldagent.hub.records.quiet import HOURS, NO_QUIET_HOURS, WrongHours, parse_hours

@@ -11,11 +11,12 @@ import random
 import uuid
 from collections.abc import Callable, Sequence
 
+from fieldagent.extensions.desk.hub.contacts import find_kind
 from fieldagent.hub import idle
 from fieldagent.hub.access.directory import Refused
 from fieldagent.hub.api import reading
 from fieldagent.hub.contact.contract import Notice
-from fieldagent.hub.contact.registry import ContactSenders, find_kind
+from fieldagent.hub.contact.registry import ContactSenders
 from fieldagent.hub.records import claims, ledger, sending
 from fieldagent.hub.records.due_receipts import THE_HUB
 from fieldagent.hub.store.contract import ANY_WRITE_TOPIC, Db, Store, find_earliest
