@@ -96,11 +96,14 @@ class HubPart:
     """Functions that run until cancelled, by the name that people see. The second argument logs and
     counts a bug in the hub."""
     make_inbox: Callable[[PartHost], AnswerInbox] | None = None
-    """Returns the object that processes the answers of contacts."""
+    """Returns the object that processes the answers of contacts. The hub uses the first part that
+    has this function, and ignores the answers if there is none."""
     send_to_address: AddressSending | None = None
+    """Queues items for addresses. The hub uses the first part that has this function."""
     make_answer_link: AnswerLinking | None = None
+    """Makes links for webhooks. The hub uses the first part that has this function."""
     read_figures: Callable[[Db, PartHost], Mapping[str, float]] | None = None
-    """Returns metrics by name."""
+    """Returns the values of metrics, by the metric's name without `fieldagent_hub_`."""
     take_positions: Callable[[Db, Sequence[KitPosition], float], None] | None = None
     """Processes new positions at a Unix time, in the transaction that stores the positions."""
     checks: Sequence[HubCheck] = ()

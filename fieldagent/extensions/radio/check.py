@@ -18,7 +18,10 @@ from fieldagent.system.finding import Finding
 def check(
     settings: RadioSettings, radio: Mapping[str, Any] | None, folder: Path
 ) -> Iterator[Finding]:
-    """Yield findings about the radio's port, the range of an SOS, and the keys of the group."""
+    """Yield findings about the radio's port, the range of an SOS, and the keys of the group.
+    `radio` is the member Radio of the agent's status, or None if no agent runs. `folder` is the
+    agent's state directory.
+    """
     yield _check_port(settings)
     yield _describe_range(settings.hops)
     yield from _check_key_change(settings, radio, folder)

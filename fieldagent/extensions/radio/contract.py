@@ -1,4 +1,5 @@
-"""The contract of a radio, so that the rest of the agent does not depend on the kind of radio.
+"""Interface of a kind of radio. The settings, the driver and the checks use every kind through this
+interface.
 
 A radio is a module or folder with a `Radio`, which `registry.RADIOS` lists. All radios pass the
 same tests, `tests/extensions/radio/radios/test_contract.py`. The full guide is

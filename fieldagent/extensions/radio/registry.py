@@ -1,4 +1,6 @@
-"""Registry of the radios. To add a radio, add a module or folder to `radios/`, and a line below."""
+"""Registry of the radios. To add a radio, add a module or folder to `radios/`, and a line to
+`RADIOS`.
+"""
 
 from __future__ import annotations
 
@@ -37,8 +39,8 @@ def load_radio(name: str) -> Radio:
 
 def list_recognitions() -> list[Recognition]:
     """Return the recognition of each kind of radio that can be recognised."""
-    ways = [load_radio(name).recognition for name in RADIOS]
-    return [make_recognition() for make_recognition in ways if make_recognition]
+    makers = [load_radio(name).recognition for name in RADIOS]
+    return [make_recognition() for make_recognition in makers if make_recognition]
 
 
 def find_missing_settings(settings: Mapping[str, str]) -> list[str]:

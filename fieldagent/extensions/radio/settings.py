@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from fieldagent.agent.channels.air_pace import AIR_BYTES, AIR_BYTES_MAX, AIR_BYTES_MIN
 from fieldagent.agent.channels.healing import Healing, HealingStep, get_steps, read_steps
 from fieldagent.agent.kit_part import RUNS_COMMAND_REASON, SECRET, SWITCHES_POWER_REASON, KitPart
 from fieldagent.agent.satellite_settings import read_hexadecimal_keys
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class RadioSettings(NamedTuple):
-    """Settings in the order of `KEYS`."""
+    """Settings in the order of `KEYS`, then the settings of the kind of radio."""
 
     port: str | None = None
     protocol: str = "node"
@@ -38,7 +39,7 @@ class RadioSettings(NamedTuple):
     heal: tuple[HealingStep, ...] | None = None
     recovery_command: str | None = None
     callsign: str = ""
-    packet_bytes: int = 200
+    packet_bytes: int = AIR_BYTES
     station: int | None = None
     name: str = ""
     key: tuple[bytes, ...] = ()
@@ -69,7 +70,7 @@ def get_radio_place(settings: RadioSettings) -> RadioPlace:
 _RELAY_CHANNELS = {"cellular": Channel.CELLULAR, "satellite": Channel.SATELLITE}
 
 
-def _relay(value: str) -> frozenset[Channel]:
+def _read_relay_channels(value: str) -> frozenset[Channel]:
     channel_words = value.lower().replace(",", " ").split()
     if not channel_words or not set(channel_words) <= set(_RELAY_CHANNELS):
         raise WrongProperty(f"must be cellular, satellite or both, not {value!r}")
@@ -131,8 +132,8 @@ KEYS = (
     ),
     Key(
         "radio-packet-bytes",
-        make_integer_reader(50, 250, "bytes"),
-        200,
+        make_integer_reader(AIR_BYTES_MIN, AIR_BYTES_MAX, "bytes"),
+        AIR_BYTES,
         "maximum bytes of a packet, the same for each radio of the group (200)",
     ),
     Key(
@@ -175,7 +176,7 @@ KEYS = (
     ),
     Key(
         "radio-relay",
-        _relay,
+        _read_relay_channels,
         frozenset[Channel](),
         "channels over which this kit relays items of neighbours to the hub: cellular,"
         " satellite (none)",
@@ -246,7 +247,7 @@ NEEDS = {
     "radio-relay-down": "radio-relay",
     "radio-frequency": "radio-region",
 }
-"""Settings that need another setting, and the other setting."""
+"""Settings that require another setting, and the other setting."""
 
 
 def find_radio_faults(pairs: Mapping[str, str]) -> list[str]:

@@ -30,8 +30,8 @@ log = logging.getLogger(__name__)
 
 
 class KitSmsInbox:
-    """Separates kits' frames from answers of contacts. Implements `contract.AnswerInbox`. If
-    `answers` is None, the hub ignores the answers of contacts.
+    """Separates kits' frames from answers of contacts. Implements `contact.contract.AnswerInbox`.
+    If `answers` is None, the hub ignores the answers of contacts.
     """
 
     def __init__(
