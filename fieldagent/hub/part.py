@@ -98,6 +98,8 @@ class HubPart:
     make_inbox: Callable[[PartHost], AnswerInbox] | None = None
     """Returns the object that processes the answers of contacts. The hub uses the first part that
     has this function, and ignores the answers if there is none."""
+    is_notifying_contacts: bool = False
+    """True if a task of the part notifies the contacts of an SOS."""
     send_to_address: AddressSending | None = None
     """Queues items for addresses. The hub uses the first part that has this function."""
     make_answer_link: AnswerLinking | None = None

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 from functools import partial
+from math import inf
 
 import pytest
 
 from fieldagent.hub import part
 from fieldagent.hub.contact.contract import ContactAnswer
+from fieldagent.hub.field import kit_watch
 from fieldagent.hub.field.kit_sms import KitSmsInbox
-from fieldagent.hub.store.contract import Store
+from fieldagent.hub.records import alarm
+from fieldagent.hub.store.contract import Db, Store, insert
 from fieldagent.hub.webhook import webhook_directory
 from fieldagent.package.delivery import Stage
 from fieldagent.package.package import Message
@@ -24,6 +27,7 @@ from tests.hub.test_sos_desk import HELP, desk
 @pytest.fixture(autouse=True)
 def _no_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(part, "list_hub_parts", list)
+    monkeypatch.setattr(kit_watch, "list_hub_parts", list)
 
 
 async def test_message_to_an_address_is_refused_with_the_reason(store: Store) -> None:
@@ -57,3 +61,22 @@ async def test_answer_of_a_contact_is_ignored(store: Store) -> None:
         await inbox.receive_message(ContactAnswer("sms", "1", "+41791234567", "OK 471123"))
         await inbox.report("1", reached=True)
         assert await field.rows("SELECT id FROM contact_answer") == []
+
+
+async def test_contacts_of_an_earlier_program_do_not_count_as_reachable(store: Store) -> None:
+    def add(db: Db) -> None:
+        columns = ("workspace", "kind", "name", "address", "wait", "created")
+        insert(db, "alarm_contact", columns, [(1, "email", "Olga", "olga@example.org", 0, START)])
+
+    def reachable_until(db: Db) -> float:
+        return alarm.compute_reachable_until(db, 1, "sos")
+
+    async with field_of(store):
+        await store.commit(add)
+        assert await store.read(reachable_until) == inf
+        (due_at, mark), *_ = kit_watch.list_checks()
+        assert await store.read(due_at) <= START
+        (line,) = await store.commit(partial(mark, now=START))
+        assert line.startswith("1 contact cannot be notified")
+        assert await store.read(reachable_until) == 0
+        assert await store.read(due_at) == inf

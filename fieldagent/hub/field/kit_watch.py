@@ -31,11 +31,15 @@ CORE_CHECKS = (
     HubCheck(radio_key.compute_next_due, radio_key.continue_changes),
 )
 """Checks that are part of the core."""
+CONTACTS_CHECK = HubCheck(alarm.compute_next_mark, alarm.mark_contacts)
+"""Check of a hub that cannot notify contacts."""
 
 
 def list_checks() -> list[HubCheck]:
     """Return the checks of the core and of all extensions."""
-    return [*CORE_CHECKS, *(check for part in list_hub_parts() for check in part.checks)]
+    parts = list_hub_parts()
+    contact_checks = [] if any(each.is_notifying_contacts for each in parts) else [CONTACTS_CHECK]
+    return [*contact_checks, *CORE_CHECKS, *(check for part in parts for check in part.checks)]
 
 
 async def run(store: Store, *, clock: Callable[[], float]) -> None:

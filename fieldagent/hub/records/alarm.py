@@ -21,6 +21,7 @@ from math import inf
 
 from fieldagent.hub.records import quiet, sos
 from fieldagent.hub.store.contract import Db, insert
+from fieldagent.system.wording import format_count
 
 ALARM_TOPIC = "alarm messages"
 """Topic that is announced when a message to a contact or browser may be due."""
@@ -202,6 +203,23 @@ def compute_next_look(db: Db) -> float:
     """
     kinds = {(workspace, kind) for _, workspace, kind in db.execute(_SELECT_UNREACHED)}
     return min((compute_reachable_until(db, *each) for each in kinds), default=inf)
+
+
+def compute_next_mark(db: Db) -> float:
+    """Return 0 if `mark_contacts` has to mark a contact, otherwise infinity."""
+    rows = db.execute("SELECT 1 FROM alarm_contact WHERE failing_since IS NULL LIMIT 1")
+    return 0.0 if rows else inf
+
+
+def mark_contacts(db: Db, now: float) -> list[str]:
+    """Mark all contacts as failing, because this hub cannot notify contacts. Such contacts do not
+    count as reachable. Return the log line.
+    """
+    rows = db.execute(
+        "UPDATE alarm_contact SET failing_since = ? WHERE failing_since IS NULL RETURNING id", now
+    )
+    count = format_count(len(rows), "contact")
+    return [f"{count} cannot be notified of an SOS, because this program has no extension for them"]
 
 
 def _notify_everybody(db: Db, id_: int, now: float) -> None:

@@ -11,6 +11,7 @@ from fieldagent.extensions.desk.hub import contacts, notification
 from fieldagent.hub.access import directory
 from fieldagent.hub.access.caller import ANSWERING, ROLES
 from fieldagent.hub.api import sos_desk
+from fieldagent.hub.field import kit_watch
 from fieldagent.hub.records import alarm
 from fieldagent.hub.records.lease import CONSOLE_RETURN_S, LEASE_S, Leases
 from fieldagent.hub.store.contract import Db, Store
@@ -123,3 +124,7 @@ async def test_handover_request_of_a_closed_sos_is_cancelled(store: Store) -> No
             )
             == []
         )
+
+
+def test_hub_that_notifies_contacts_marks_no_contact_as_failing() -> None:
+    assert kit_watch.CONTACTS_CHECK not in kit_watch.list_checks()
