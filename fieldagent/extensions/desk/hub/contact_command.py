@@ -1,5 +1,5 @@
-"""`fieldagent hub contact …` and `contact chain …`: the people who are notified of an SOS in
-addition to the console, and the steps of the notification.
+"""`fieldagent hub contact …` and `contact chain …`: manages the people whom the hub notifies of an
+SOS, and the steps of the notification.
 """
 
 from __future__ import annotations

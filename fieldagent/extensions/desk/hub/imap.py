@@ -3,8 +3,8 @@
 An email is marked as seen after its content is on disk. The hub recognises a duplicate by its
 content. The address of the reply (`sos+MESSAGE@…`) or the header In-Reply-To names the message that
 the reply is for. Only the recipient of the message knows this name. Emails that are larger than
-`MAIL_MAX` are ignored. A child process parses all other emails (`mail_reading`), because the parser
-of the standard library can need minutes for a malicious email of a few hundred kilobytes.
+`MAIL_MAX` are ignored. A child process parses all other emails (`mail_reading`). The parser of the
+standard library can need minutes for a malicious email of a few hundred kilobytes.
 """
 
 from __future__ import annotations

@@ -67,7 +67,7 @@ def _send(settings: Own, address: str, notice: Notice) -> HandoverResult:
             if settings["smtp-tls"] == "starttls":
                 relay.starttls(context=trust)
             if settings["smtp-user"] is not None:
-                relay.login(settings["smtp-user"], read_password(settings["smtp-password-file"]))
+                relay.login(settings["smtp-user"], _read_password(settings["smtp-password-file"]))
             relay.send_message(_make_mail(settings, address, notice))
     except smtplib.SMTPRecipientsRefused as error:
         code, text = next(iter(error.recipients.values()))
@@ -89,7 +89,7 @@ def _make_refused(host: str, code: int, text: bytes | str, remedy: str) -> Hando
     return HandoverResult(HandoverOutcome.FAILED, f"{reason}; {remedy}" if code >= 500 else reason)
 
 
-def read_password(path: Path | None) -> str:
+def _read_password(path: Path | None) -> str:
     """Return the first line of the file, which is the password, or '' if `path` is None. Raises
     OSError.
     """

@@ -1,5 +1,5 @@
-"""Items for an email address or a telephone number: their queue, and the task that hands them over
-to the service that delivers emails or SMS.
+"""Queue of items for an email address or a telephone number, and the task that passes these items
+to a service for emails or SMS.
 
 The hub knows only that the service has accepted the item, and reports only this to the sender.
 """

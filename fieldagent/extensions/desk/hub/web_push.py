@@ -1,8 +1,8 @@
 """Web push: notifications for a browser, even if the page is closed, through the push service of
 the browser's vendor.
 
-Standards: RFC 8030 (requests), RFC 8291 and 8188 (encryption, so that the service cannot read the
-content) and RFC 8292 (VAPID: the key that identifies the hub). This module needs only the library
+Standards: RFC 8030 (requests), RFC 8291 and 8188 (encryption that hides the content from the
+service) and RFC 8292 (VAPID, the key that identifies the hub). This module needs only the library
 `cryptography`. The library pywebpush would also need aiohttp and requests, and would connect to any
 address in a subscription. The hub's own client connects only to public addresses.
 """

@@ -1,4 +1,4 @@
-"""Entries for other kits that are sent on the air with Packages: acknowledgements of the kits'
+"""Adds entries for other kits to Packages on the air. The entries are acknowledgements of the kits'
 items, our name, and requests to relay our items to the hub.
 """
 

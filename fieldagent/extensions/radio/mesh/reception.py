@@ -223,8 +223,8 @@ class RadioReception:
                 self._rounds.record_missing(summary.content.station, number, packet.sender, now)
 
     def _add_stored_items(self, packet: Packet) -> None:
-        """Add received items to our summary. If another kit has our station number, the summary
-        does not list the items, because stations could not know which of the two kits has them.
+        """Add received items to our summary. If another kit has our station number, add none.
+        Stations could not know which of the two kits has the items.
         """
         is_new_trouble = not self._troubles.is_recent(Trouble.NAMESAKE)
         for entry in packet.items:

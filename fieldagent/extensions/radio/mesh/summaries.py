@@ -247,8 +247,9 @@ class Summaries:
         self._due = now + waits * (0.5 + 0.5 * self._random()) if lives else inf
 
     def list_due_stations(self, now: float, *, has_other_content: bool) -> list[int]:
-        """Return the stations whose summaries the next packet must contain: the stations of the
-        beacon and, if the packet `has_other_content`, the stations with changes or missing items.
+        """Return the stations whose summaries the next packet must contain. These are the stations
+        of the beacon. If the packet `has_other_content`, they also include stations with changes or
+        missing items.
         """
         summaries = self._stations
         self._beacon = [n for n in self._beacon if n in summaries and self._is_news(summaries[n])]
@@ -265,9 +266,9 @@ class Summaries:
         return [*stations]
 
     def _can_ride(self, station_summary: _StationSummary, now: float) -> bool:
-        """Return True if the summary may be sent with other entries. In a dense network, it may not
-        if another station has sent the same summary, or if the last report of missing items is too
-        recent.
+        """Return True if the summary may be sent with other entries. In a dense network, another
+        station may have sent the same summary, or the last report of missing items may be too
+        recent. Then return False.
         """
         if not self._in_crowd:
             return station_summary.changed

@@ -1,9 +1,9 @@
 """A KISS TNC on a serial line or TCP. Each packet is the information field of a UI frame.
 
 A successful write does not prove a transmission, because a TNC that finds no free channel silently
-discards the frame. So the agent queries the TNC until no bytes wait in it, and then waits for the
-time that the frame takes at the slowest usual rate. If the TNC does not know the query, the agent
-only waits for this time.
+discards the frame. So the agent queries the TNC until no bytes wait in it. Then the agent waits for
+the time that the frame takes at the slowest usual rate. If the TNC does not know the query, the
+agent only waits for this time.
 """
 
 from __future__ import annotations

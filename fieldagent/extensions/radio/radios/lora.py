@@ -141,8 +141,8 @@ class BoardTurn:
         self._given_up = EventRate(trio.current_time)
 
     async def wait_for_report(self) -> None:
-        """Wait for the report on a packet whose sending task was cancelled, so that the report is
-        not mistaken for the report on the next packet.
+        """Wait for the report on a packet whose sending task was cancelled. Otherwise, the report
+        would count as the report on the next packet.
         """
         if self.untold is not None:
             await self._outcome(self.untold)
