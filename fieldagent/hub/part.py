@@ -118,7 +118,9 @@ class HubPart:
     console: str = ""
     """Package that contains a script of the console and the catalogues of its texts. The script has
     the name of the part, for example `places.js`, so the name of the part must be a JavaScript
-    identifier. `administration.js`, `chart.js`, `console.js` and `usage.js` use its exports."""
+    identifier. Each export of the script is optional. `console.js` calls `setUp`, `startSession`,
+    `load` and `endSession`, and `chart.js` calls `loadMap` and `drawOnMap`. `administration.js`
+    shows `subjects`, and `usage.js` shows the result of `linksOf`."""
 
 
 def list_hub_parts() -> list[HubPart]:
