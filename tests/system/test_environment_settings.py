@@ -32,16 +32,17 @@ def test_secret_is_read_from_the_file_of_a_variable(tmp_path: Path) -> None:
 
 
 def test_setting_with_two_variables_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "mail").write_text("hub@example.org")
+    (tmp_path / "notice").write_text("Swisstopo")
     environ = {
-        "FIELDAGENT_HUB_MAIL_FROM": "sos@example.org",
-        "FIELDAGENT_HUB_MAIL_FROM_FILE": str(tmp_path / "mail"),
+        "FIELDAGENT_HUB_MAP_ATTRIBUTION": "OpenStreetMap",
+        "FIELDAGENT_HUB_MAP_ATTRIBUTION_FILE": str(tmp_path / "notice"),
         "XDG_CONFIG_HOME": str(tmp_path),
     }
     with pytest.raises(InvalidSettings) as refused:
         hub.load_settings(None, environ=environ)
     assert refused.value.faults == [
-        "FIELDAGENT_HUB_MAIL_FROM_FILE: mail-from has a value from another variable: remove one"
+        "FIELDAGENT_HUB_MAP_ATTRIBUTION_FILE: map-attribution has a value from another variable:"
+        " remove one"
     ]
 
 
