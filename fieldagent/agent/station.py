@@ -88,8 +88,9 @@ class Station(Protocol):
         """
 
     async def change_key(self, step: int, sealed: bytes) -> str:
-        """Take one step of the change to the group's new key, and return a text about the step.
-        `sealed` is the encrypted key. Raises CannotBeDone and CommandFailed.
+        """Carry out step `step` of a change of the group's `radio-key`, and return the result as
+        text. `sealed` is the encrypted new key. Raises CannotBeDone if this kit cannot use the key,
+        and CommandFailed if the key cannot be stored.
         """
 
     def store_answer(

@@ -503,7 +503,8 @@ class _Connection:
         except Problem as problem:
             return problem.make_response()
         except Exception as error:
-            # If a route's judge fails, the first note of the error contains the route.
+            # Log the route. An error in the check of a request's head has the route in its first
+            # note (`add_note`), because `place` does not contain the route yet.
             self._server.note_fault(error, next(iter(getattr(error, "__notes__", [])), place))
             return Problem(500, "the server failed; see its log").make_response()
 

@@ -133,8 +133,9 @@ class WebSocket:
         because closing with unread bytes would reset the connection and lose the reason.
         """
         with suppress(InvalidState, WebSocketClosed):
-            # Cut the reason: a close frame contains at most 123 bytes of it (5.5).
-            self._protocol.send_close(code, reason.encode()[:120].decode(errors="ignore"))
+            # A close frame contains at most 123 bytes of the reason (RFC 6455, 5.5). An incomplete
+            # character at the end is dropped.
+            self._protocol.send_close(code, reason.encode()[:123].decode(errors="ignore"))
             await self._flush()
             while self._protocol.close_rcvd is None and not self._protocol.reader.eof:
                 await self.read()

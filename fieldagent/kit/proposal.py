@@ -117,7 +117,8 @@ def _can_stay(
     device: FoundDevice | None, seat: DeviceSeat, old_settings: Mapping[str, str]
 ) -> bool:
     if device is None or device.in_use or device.kind in seat.names:
-        # Detection did not check this port, for example the address of a radio over UDP.
+        # Keep the port if detection did not check it (for example a radio over UDP, or a port in
+        # use), or if a suitable device answered there.
         return True
     # Keep the port of a device that cannot be recognised, unless another device answers at the
     # port.

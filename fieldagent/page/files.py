@@ -182,7 +182,8 @@ def _read_content(package: str, name: str, early_texts: Pairs, parts: Pairs) -> 
     if name == PARTS:
         return _import_parts([part for part, _ in parts])
     if name.startswith(_REASONS):
-        # Browsers set to English never request these files.
+        # Import this module here, because browsers that are set to English never request these
+        # files.
         from fieldagent.page import reasons
 
         return reasons.translate_templates(name.removeprefix(_REASONS).removesuffix(".json"))

@@ -1,4 +1,6 @@
-"""Offline map: tiles in one PMTiles or MBTiles file with any name."""
+"""Reads the offline map from one PMTiles or MBTiles file. The format is recognised by the first
+bytes, not by the file name.
+"""
 
 from __future__ import annotations
 

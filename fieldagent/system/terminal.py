@@ -48,8 +48,8 @@ _COLOURS = {
 
 
 def format_state(state: str, width: int = 0) -> str:
-    """Return the word for a state, padded with blanks to `width` characters, in the form that
-    `format_lines` shows in colour.
+    """Return `state`, padded with blanks to `width` characters. If the state has a colour, add the
+    marks that `format_lines` replaces by the colour.
     """
     colour = _COLOURS.get(state)
     filled = " " * (width - len(state))

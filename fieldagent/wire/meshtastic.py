@@ -455,7 +455,7 @@ FROM_RADIO = ProtobufSchema(
 
 
 def format_node_id(number: int) -> str:
-    """Return a node's number in the form of people and apps: `!a1b2c3d4`."""
+    """Return a node's number in the form that apps show, such as `!a1b2c3d4`."""
     return f"!{number:08x}"
 
 

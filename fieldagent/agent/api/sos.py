@@ -72,8 +72,9 @@ class IncidentApi:
         async with self._raising:
             current = incident.find_open(self._journal)
             is_new = current is None
-            # People with handhelds may cancel the SOS that they raised. To prevent this, a request
-            # from the page adds a message of the kit itself.
+            # People with handhelds are allowed to cancel an SOS that only they raised. The person
+            # at the page may also need help, so add a message of the kit itself. Then a handheld
+            # alone cannot cancel the SOS.
             is_ours = current is not None and may_include_user_messages(
                 self._journal, current.number
             )

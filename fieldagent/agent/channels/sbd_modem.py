@@ -315,7 +315,8 @@ class Modem:
                     limit.deadline = min(trio.current_time() + SOS_SESSION_MAX_S, ends_at)
 
                 nursery.start_soon(shorten)
-                # The nursery would put the error into a group.
+                # Keep the error and raise it after the nursery, because the nursery would wrap it
+                # in an ExceptionGroup.
                 try:
                     reply = await self.ask(command, seconds)
                 except Exception as error:

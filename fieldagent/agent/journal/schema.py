@@ -17,7 +17,7 @@ from fieldagent.store.schema import Schema
 
 OUTBOUND = """
 CREATE TABLE package (
-    sequence INTEGER PRIMARY KEY AUTOINCREMENT, -- its number on air
+    sequence INTEGER PRIMARY KEY AUTOINCREMENT, -- number of the Package on the air
     id INTEGER NOT NULL,
     body TEXT NOT NULL,
     digest BLOB NOT NULL,
@@ -26,15 +26,15 @@ CREATE TABLE package (
     expires REAL,
     status TEXT,
     ended REAL,
-    crc INTEGER, -- over what was accepted (`records.compute_crc`)
-    dated REAL -- Unix time that it bears where it goes; NULL is that of `accepted`
+    crc INTEGER, -- checksum of the accepted content (`records.compute_crc`)
+    dated REAL -- Unix time in the sent Package, or NULL for the time of `accepted`
 ) STRICT;
 CREATE INDEX package_by_id ON package (id, sequence);
 CREATE UNIQUE INDEX package_by_idempotency_key ON package (idempotency_key)
     WHERE idempotency_key IS NOT NULL;
 CREATE INDEX package_ended ON package (ended) WHERE ended IS NOT NULL;
 
-CREATE TABLE leg ( -- one Package on one channel
+CREATE TABLE leg ( -- delivery of one Package on one channel
     sequence INTEGER NOT NULL REFERENCES package ON DELETE CASCADE,
     channel TEXT NOT NULL,
     status TEXT,
@@ -42,22 +42,22 @@ CREATE TABLE leg ( -- one Package on one channel
     tries INTEGER NOT NULL DEFAULT 0,
     ended REAL,
     priority INTEGER NOT NULL DEFAULT 0,
-    begins REAL NOT NULL DEFAULT 0, -- seconds after the acceptance
+    begins REAL NOT NULL DEFAULT 0, -- earliest start in seconds after the acceptance
     PRIMARY KEY (sequence, channel)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX leg_pending ON leg (-priority, sequence) WHERE status IS NULL;
 
-CREATE TABLE undated ( -- Packages whose date is a doubtful clock's, and that have not left yet
+CREATE TABLE undated ( -- unsent Packages with a date from an untrusted clock
     sequence INTEGER PRIMARY KEY REFERENCES package ON DELETE CASCADE
 ) STRICT;
 
-CREATE TABLE story ( -- what a Package went through on its channels before it ended there
+CREATE TABLE story ( -- events of a Package on a channel before it ended there
     number INTEGER PRIMARY KEY,
     sequence INTEGER NOT NULL REFERENCES package ON DELETE CASCADE,
     channel TEXT NOT NULL,
     event TEXT NOT NULL,
     detail TEXT NOT NULL,
-    at REAL NOT NULL, -- the last time
+    at REAL NOT NULL, -- time of the last such event
     times INTEGER NOT NULL DEFAULT 1
 ) STRICT;
 CREATE INDEX story_of ON story (sequence, channel);
@@ -72,33 +72,33 @@ CREATE TABLE intent (
     momsn INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 
-CREATE TABLE fragment_held ( -- what of a Package is at the far side of a channel
+CREATE TABLE fragment_held ( -- fragments of a Package that a receiver has
     sequence INTEGER NOT NULL REFERENCES package ON DELETE CASCADE,
     channel TEXT NOT NULL,
-    holder INTEGER NOT NULL, -- a station on the air; 0 where there is one peer only
+    holder INTEGER NOT NULL, -- station on the air, or 0 if the channel has only one peer
     count INTEGER NOT NULL,
     position INTEGER NOT NULL,
     PRIMARY KEY (sequence, channel, holder, count, position)
 ) STRICT, WITHOUT ROWID;
 
-CREATE TABLE receipt ( -- whose agents have stored a Package; `by` is a number of `identity`
+CREATE TABLE receipt ( -- agents that have stored a Package. `by` is an origin in `identity`
     sequence INTEGER NOT NULL REFERENCES package ON DELETE CASCADE,
     by INTEGER NOT NULL,
     at REAL NOT NULL,
-    proved INTEGER NOT NULL DEFAULT 1, -- nobody else can have said it
+    proved INTEGER NOT NULL DEFAULT 1, -- 1 if the receipt is authenticated
     PRIMARY KEY (sequence, by)
 ) STRICT, WITHOUT ROWID;
 
-CREATE TABLE reached ( -- how far a Package has come with whom, beyond the disk of their kit
+CREATE TABLE reached ( -- stages that a Package has reached with people, after storage on a kit
     sequence INTEGER NOT NULL REFERENCES package ON DELETE CASCADE,
-    by INTEGER NOT NULL, -- a number of `identity`
-    rung INTEGER NOT NULL, -- of `package.delivery`
+    by INTEGER NOT NULL, -- origin in `identity`
+    rung INTEGER NOT NULL, -- Stage of `package.delivery`
     text TEXT NOT NULL,
     at REAL NOT NULL, -- Unix time
     PRIMARY KEY (sequence, by, rung, text)
 ) STRICT, WITHOUT ROWID;
 
-CREATE TABLE carried ( -- Packages that are a neighbour's, with the number it gave them
+CREATE TABLE carried ( -- Packages of neighbours, with the numbers that the neighbours gave them
     sequence INTEGER PRIMARY KEY REFERENCES package ON DELETE CASCADE,
     origin INTEGER NOT NULL,
     origin_sequence INTEGER NOT NULL,
@@ -106,7 +106,7 @@ CREATE TABLE carried ( -- Packages that are a neighbour's, with the number it ga
 ) STRICT;
 CREATE INDEX carried_by_origin ON carried (origin, origin_sequence);
 
-CREATE TABLE forgotten ( -- the highest id of Packages of which nothing else is known any more
+CREATE TABLE forgotten ( -- highest id of the deleted Packages
     one INTEGER PRIMARY KEY CHECK (one = 1),
     id INTEGER NOT NULL
 ) STRICT;
@@ -116,32 +116,32 @@ CREATE TABLE spent (
     channel TEXT NOT NULL,
     bytes INTEGER NOT NULL,
     credits INTEGER NOT NULL,
-    doubtful INTEGER NOT NULL DEFAULT 0, -- credits beside these that may have been paid
+    doubtful INTEGER NOT NULL DEFAULT 0, -- additional credits that may have been paid
     PRIMARY KEY (day, channel)
 ) STRICT, WITHOUT ROWID;
 
-CREATE TABLE budget_day ( -- the day whose budget is spent
+CREATE TABLE budget_day ( -- day whose budget is in use (`spending.BudgetDay`)
     one INTEGER PRIMARY KEY CHECK (one = 1),
     day TEXT NOT NULL,
     since REAL NOT NULL,
     trusted INTEGER NOT NULL,
-    carried TEXT NOT NULL -- a day whose costs count for this one too; empty where none does
+    carried TEXT NOT NULL -- day whose costs also count for this day, or empty
 ) STRICT;
 
-CREATE TABLE air_time ( -- what the radio was on the air for
-    minute INTEGER PRIMARY KEY, -- of elapsed time
+CREATE TABLE air_time ( -- time for which the radio has transmitted
+    minute INTEGER PRIMARY KEY, -- minute of elapsed time
     seconds REAL NOT NULL
 ) STRICT;
 """
 """Posted Packages, and their state on each channel."""
 
 BOOKING = """
-CREATE TABLE booking ( -- what a budget booked for a Package that may still go for nothing
+CREATE TABLE booking ( -- cost that a budget has booked for a Package. It may still be free
     sequence INTEGER NOT NULL REFERENCES package ON DELETE CASCADE,
     channel TEXT NOT NULL,
     budget TEXT NOT NULL,
-    credits INTEGER NOT NULL, -- or SMS
-    day TEXT NOT NULL, -- of the booking, as in `budget_day`
+    credits INTEGER NOT NULL, -- credits, or number of SMS
+    day TEXT NOT NULL, -- day of the booking. The next columns are as in `budget_day`
     since REAL NOT NULL,
     trusted INTEGER NOT NULL,
     carried TEXT NOT NULL,
@@ -150,14 +150,14 @@ CREATE TABLE booking ( -- what a budget booked for a Package that may still go f
 """
 
 INBOUND = """
-CREATE TABLE arrived ( -- what was seen, to recognise it when it comes again
+CREATE TABLE arrived ( -- received items and fragments, to recognise repetitions
     origin INTEGER NOT NULL,
     sequence INTEGER NOT NULL,
     digest BLOB NOT NULL,
     at REAL NOT NULL,
-    whole BLOB, -- of a fragment: the digest of its item
+    whole BLOB, -- for a fragment, the digest of its item
     sos INTEGER NOT NULL DEFAULT 0,
-    on_air BLOB, -- of a station's item: it, and how it came
+    on_air BLOB, -- data to repeat an item of a station (`journal.on_air`)
     PRIMARY KEY (origin, sequence, digest)
 ) STRICT, WITHOUT ROWID;
 
@@ -186,15 +186,15 @@ CREATE TABLE inbound (
     sender TEXT NOT NULL,
     body TEXT NOT NULL,
     received REAL NOT NULL,
-    origin INTEGER, -- of its number; NULL: nobody is told of it
+    origin INTEGER, -- origin of `sequence`, or NULL if the sender expects no receipts
     sequence INTEGER,
     digest BLOB,
-    asks INTEGER NOT NULL DEFAULT 0, -- whether a person has read it
-    read_by TEXT, -- NULL while nobody says so
-    copy BLOB -- of an item of the hub's: it, as it came
+    asks INTEGER NOT NULL DEFAULT 0, -- 1 if the sender requests receipts
+    read_by TEXT, -- person who has read the payload, or NULL
+    copy BLOB -- for an item from the hub, the item as received
 ) STRICT;
 
-CREATE TABLE handover ( -- one payload to one hook
+CREATE TABLE handover ( -- delivery of one payload to one hook
     hook TEXT NOT NULL,
     number INTEGER NOT NULL REFERENCES inbound ON DELETE CASCADE,
     sender TEXT NOT NULL,
@@ -206,17 +206,17 @@ CREATE TABLE handover ( -- one payload to one hook
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX handover_waiting ON handover (hook, sender, number) WHERE state = 'waiting';
 
-CREATE TABLE owed ( -- what came over a channel that tells nobody that it is stored here
+CREATE TABLE owed ( -- receipts for items over channels that do not confirm storage
     channel TEXT NOT NULL,
     sequence INTEGER NOT NULL,
     at INTEGER NOT NULL,
     sos INTEGER NOT NULL,
-    digest BLOB NOT NULL DEFAULT x'', -- of the item
+    digest BLOB NOT NULL DEFAULT x'', -- digest of the item
     PRIMARY KEY (channel, sequence)
 ) STRICT, WITHOUT ROWID;
 
-CREATE TABLE rung_owed ( -- what the hub is to be told of something that came, by whatever channel
-    origin INTEGER NOT NULL, -- below zero the station whose number it is; else it is the hub's
+CREATE TABLE rung_owed ( -- receipts for the hub: stages that received items have reached
+    origin INTEGER NOT NULL, -- negated station for an item of a station, otherwise of the hub
     sequence INTEGER NOT NULL,
     rung INTEGER NOT NULL,
     text TEXT NOT NULL,
@@ -225,26 +225,26 @@ CREATE TABLE rung_owed ( -- what the hub is to be told of something that came, b
     PRIMARY KEY (origin, sequence, rung, text)
 ) STRICT, WITHOUT ROWID;
 
-CREATE TABLE station_owed ( -- what a station is to be told on the air of an item of its own here
+CREATE TABLE station_owed ( -- receipts for stations: stages that their items have reached here
     station INTEGER NOT NULL,
     sequence INTEGER NOT NULL,
     rung INTEGER NOT NULL,
     text TEXT NOT NULL,
     at INTEGER NOT NULL, -- Unix time
     digest BLOB NOT NULL,
-    asks INTEGER NOT NULL, -- its sender wants to know
+    asks INTEGER NOT NULL, -- 1 if the sender requests receipts
     PRIMARY KEY (station, sequence, rung, text)
 ) STRICT, WITHOUT ROWID;
 
-CREATE TABLE unreadable_owed ( -- what came and could not be read: the hub is to be told
+CREATE TABLE unreadable_owed ( -- unreadable messages that must be reported to the hub
     channel TEXT NOT NULL,
-    size INTEGER NOT NULL, -- bytes; 0: not known
-    guard INTEGER, -- the two bytes that it is checked by
+    size INTEGER NOT NULL, -- bytes, or 0 if unknown
+    guard INTEGER, -- the two check bytes of the message
     at INTEGER NOT NULL, -- Unix time
     PRIMARY KEY (channel, size, at)
 ) STRICT, WITHOUT ROWID;
 
-CREATE TABLE dead_letter ( -- what came and nobody could use
+CREATE TABLE dead_letter ( -- received messages that could not be used
     number INTEGER PRIMARY KEY AUTOINCREMENT,
     channel TEXT NOT NULL,
     body BLOB NOT NULL,
@@ -252,38 +252,38 @@ CREATE TABLE dead_letter ( -- what came and nobody could use
     received REAL NOT NULL
 ) STRICT;
 
-CREATE TABLE dead_letter_tally ( -- since the journal began
+CREATE TABLE dead_letter_tally ( -- counts since the journal was created
     one INTEGER PRIMARY KEY CHECK (one = 1),
     came INTEGER NOT NULL,
     dropped INTEGER NOT NULL
 ) STRICT;
 
-CREATE TABLE backup_since ( -- since when what is here is the business of the hub that has this kit
+CREATE TABLE backup_since ( -- limits of the items for the present hub (`hub_backup`)
     one INTEGER PRIMARY KEY CHECK (one = 1),
-    hub BLOB NOT NULL, -- which that is
-    sequence INTEGER NOT NULL, -- of the last Package before
-    number INTEGER NOT NULL -- of the last payload before
+    hub BLOB NOT NULL, -- token of the hub
+    sequence INTEGER NOT NULL, -- sequence of the last Package before this hub
+    number INTEGER NOT NULL -- number of the last payload before this hub
 ) STRICT;
 """
 """Received items, the hooks that get them, and receipts for their senders."""
 
 INCIDENTS = """
-CREATE TABLE incident ( -- this kit's own SOS, whole; at most one is open
-    number INTEGER PRIMARY KEY, -- of the Package that raised it
+CREATE TABLE incident ( -- this kit's own incidents. At most one is open
+    number INTEGER PRIMARY KEY, -- sequence of the Package that raised the incident
     raised REAL NOT NULL,
     state TEXT NOT NULL, -- open, seen, closed, called off
-    ended REAL -- NULL while it is open
+    ended REAL -- NULL while the incident is open
 ) STRICT;
 
-CREATE TABLE incident_item ( -- the Packages that belong to one
+CREATE TABLE incident_item ( -- Packages that belong to an incident of this kit
     sequence INTEGER PRIMARY KEY REFERENCES package ON DELETE CASCADE,
     incident INTEGER NOT NULL
 ) STRICT;
 CREATE INDEX incident_items ON incident_item (incident, sequence);
 
-CREATE TABLE incident_word ( -- what was said of one
+CREATE TABLE incident_word ( -- updates about an incident
     number INTEGER PRIMARY KEY,
-    station INTEGER NOT NULL, -- whose incident it is; 0 is this kit
+    station INTEGER NOT NULL, -- station that raised the incident, or 0 for this kit
     incident INTEGER NOT NULL,
     says TEXT NOT NULL, -- open, seen, closed, called off
     by TEXT NOT NULL,
@@ -293,44 +293,44 @@ CREATE TABLE incident_word ( -- what was said of one
     UNIQUE (station, incident, says, by, text)
 ) STRICT;
 
-CREATE TABLE heard_incident ( -- another kit's
+CREATE TABLE heard_incident ( -- incidents of other kits
     station INTEGER NOT NULL,
     number INTEGER NOT NULL,
     state TEXT NOT NULL, -- open, seen, closed, called off
-    since REAL NOT NULL, -- Unix time, by its sender's clock
+    since REAL NOT NULL, -- Unix time of the start by the clock of the sender
     at REAL NOT NULL, -- Unix time
     text TEXT NOT NULL,
     PRIMARY KEY (station, number)
 ) STRICT, WITHOUT ROWID;
 
-CREATE TABLE check_in ( -- what the hub was asked last: to raise the alarm where it hears nothing
+CREATE TABLE check_in ( -- last check-in request to the hub (`journal.check_in`)
     one INTEGER PRIMARY KEY CHECK (one = 1),
-    sequence INTEGER NOT NULL, -- of the Package that asks; it may be forgotten by now
-    within INTEGER, -- seconds; NULL ends it
+    sequence INTEGER NOT NULL, -- sequence of the Package with the request. It may be deleted
+    within INTEGER, -- seconds, or NULL to end the monitoring
     at REAL NOT NULL,
     confirmed REAL, -- Unix time
-    heard REAL -- when something went to the hub last
+    heard REAL -- time when this kit last sent something to the hub
 ) STRICT;
 """
 """Incidents of this kit, incidents of other kits, and the check-in that the hub monitors."""
 
 PEOPLE = """
-CREATE TABLE person ( -- whom the hub's directory names
+CREATE TABLE person ( -- entries of the hub's directory
     kind TEXT NOT NULL, -- user, group, device
     number INTEGER NOT NULL,
     name TEXT NOT NULL,
-    handles TEXT NOT NULL, -- JSON: a user's radios
-    members TEXT NOT NULL, -- JSON: numbers of a group's users
+    handles TEXT NOT NULL, -- JSON: radios of a user
+    members TEXT NOT NULL, -- JSON: numbers of the users in a group
     PRIMARY KEY (kind, number)
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE directory (
     one INTEGER PRIMARY KEY CHECK (one = 1),
     version INTEGER NOT NULL,
-    owner INTEGER NOT NULL -- whose kit this is
+    owner INTEGER NOT NULL -- number of the user who owns this kit
 ) STRICT;
 
-CREATE TABLE handheld ( -- a person's radio, see `handhelds.Handheld`
+CREATE TABLE handheld ( -- radios of people (`handhelds.Handheld`)
     handle TEXT PRIMARY KEY,
     name TEXT NOT NULL DEFAULT '',
     key BLOB,
@@ -348,7 +348,7 @@ CREATE TABLE handheld ( -- a person's radio, see `handhelds.Handheld`
     precision INTEGER
 ) STRICT, WITHOUT ROWID;
 
-CREATE TABLE handheld_said ( -- a packet of theirs; with a sequence, the Package that it became
+CREATE TABLE handheld_said ( -- packets from handhelds. `sequence` is the resulting Package
     handle TEXT NOT NULL,
     number INTEGER NOT NULL,
     at REAL NOT NULL,
@@ -358,7 +358,7 @@ CREATE TABLE handheld_said ( -- a packet of theirs; with a sequence, the Package
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX handheld_said_of ON handheld_said (sequence) WHERE sequence IS NOT NULL;
 
-CREATE TABLE handheld_post ( -- a text to a person; state: waiting, on radio, read, expired
+CREATE TABLE handheld_post ( -- texts to people. States: waiting, on radio, read, expired
     number INTEGER PRIMARY KEY AUTOINCREMENT,
     handle TEXT NOT NULL,
     request_id TEXT NOT NULL UNIQUE,
@@ -371,12 +371,12 @@ CREATE TABLE handheld_post ( -- a text to a person; state: waiting, on radio, re
     answers INTEGER NOT NULL DEFAULT 0
 ) STRICT;
 
-CREATE TABLE handheld_packet ( -- by what number a part of it went
+CREATE TABLE handheld_packet ( -- packet numbers of the sent parts of a text
     packet INTEGER PRIMARY KEY,
     post INTEGER NOT NULL REFERENCES handheld_post ON DELETE CASCADE
 ) STRICT;
 
-CREATE TABLE handheld_spent ( -- by packet of theirs
+CREATE TABLE handheld_spent ( -- possible cost of each packet from a handheld
     day TEXT NOT NULL,
     handle TEXT NOT NULL,
     number INTEGER NOT NULL,
@@ -384,10 +384,10 @@ CREATE TABLE handheld_spent ( -- by packet of theirs
     PRIMARY KEY (day, handle, number)
 ) STRICT, WITHOUT ROWID;
 
-CREATE TABLE handheld_sos ( -- who is in an incident of this kit's
+CREATE TABLE handheld_sos ( -- people with handhelds in an incident of this kit
     incident INTEGER NOT NULL,
     handle TEXT NOT NULL,
-    raised INTEGER NOT NULL, -- 1: they raised it; 2: the same, and nobody has proved who they are
+    raised INTEGER NOT NULL, -- 1: raised the incident. 2: raised it without authentication
     called_off INTEGER NOT NULL,
     PRIMARY KEY (incident, handle)
 ) STRICT, WITHOUT ROWID;
@@ -395,61 +395,62 @@ CREATE TABLE handheld_sos ( -- who is in an incident of this kit's
 """The hub's directory, and handheld radios."""
 
 COMMANDS = """
-CREATE TABLE command ( -- that the hub gave this kit (`journal.commands`)
+CREATE TABLE command ( -- commands from the hub (`journal.commands`)
     number INTEGER PRIMARY KEY,
     verb INTEGER NOT NULL,
     arguments BLOB NOT NULL, -- CBOR
-    channel TEXT NOT NULL, -- by which it came first
+    channel TEXT NOT NULL, -- channel of the first arrival
     came REAL NOT NULL,
     state TEXT NOT NULL, -- accepted, begun, owed, answered
-    boot TEXT NOT NULL DEFAULT '', -- in which it was begun
+    boot TEXT NOT NULL DEFAULT '', -- boot of the machine in which the command was begun
     outcome INTEGER, -- 0 done, 1 refused, 2 failed
     answer BLOB,
     answered REAL
 ) STRICT;
 
-CREATE TABLE held_kind ( -- of what is posted: it waits over satellite until it is resumed
+CREATE TABLE held_kind ( -- kinds of Packages that wait for satellite until they are resumed
     kind TEXT PRIMARY KEY
 ) STRICT, WITHOUT ROWID;
 
-CREATE TABLE agent_start ( -- how often the agent has begun
+CREATE TABLE agent_start ( -- number of starts of the agent
     one INTEGER PRIMARY KEY CHECK (one = 1),
     starts INTEGER NOT NULL
 ) STRICT;
 
-CREATE TABLE program_delta ( -- what makes another program of this one (`journal.program_deltas`)
+CREATE TABLE program_delta ( -- deltas that make other programs (`journal.program_deltas`)
     number INTEGER PRIMARY KEY,
     digest BLOB NOT NULL UNIQUE,
     payload BLOB NOT NULL
 ) STRICT;
 """
-"""Commands that this kit received from the hub."""
+"""Tables for commands from the hub, held kinds of Packages, starts of the agent, and program
+deltas."""
 
 JOURNAL_TABLES_SQL = """
-CREATE TABLE beginning ( -- the number before this journal's first: it names the journal
+CREATE TABLE beginning ( -- number before the first Package. It identifies the journal
     one INTEGER PRIMARY KEY CHECK (one = 1),
     number INTEGER NOT NULL
 ) STRICT;
 
-CREATE TABLE lived ( -- the clock that nobody sets, when it was last written down
+CREATE TABLE lived ( -- last stored state of elapsed time (`elapsed_time.ClockBase`)
     one INTEGER PRIMARY KEY CHECK (one = 1),
     boot TEXT NOT NULL,
     since_boot REAL NOT NULL,
     lived REAL NOT NULL,
-    ahead REAL NOT NULL, -- the wall clock of it
+    ahead REAL NOT NULL, -- seconds to add to elapsed time to get Unix time
     trusted INTEGER NOT NULL,
-    crc INTEGER NOT NULL -- over the others
+    crc INTEGER NOT NULL -- checksum of the other columns
 ) STRICT;
 
-CREATE TABLE loss ( -- what damage to this file has cost
+CREATE TABLE loss ( -- losses that damage to this file has caused
     number INTEGER PRIMARY KEY AUTOINCREMENT,
     at REAL NOT NULL,
     text TEXT NOT NULL,
-    packages INTEGER NOT NULL, -- that ended by it, or are unknown by it
+    packages INTEGER NOT NULL, -- number of Packages that ended or are unknown because of the damage
     payloads INTEGER NOT NULL
 ) STRICT;
 
-CREATE TABLE reserve ( -- takes pages and gives them back, which the file keeps
+CREATE TABLE reserve ( -- reserves pages of the file. Deleting the rows frees them for use
     filler BLOB NOT NULL
 ) STRICT;
 """
@@ -458,10 +459,10 @@ CREATE TABLE reserve ( -- takes pages and gives them back, which the file keeps
 EVENTS_KEPT = 10_000
 """Number of changes that are kept for programs that read them late. They take 300 kB on disk."""
 EVENTS = f"""
-CREATE TABLE event ( -- what changed, for those who watch
+CREATE TABLE event ( -- changes, for programs that follow them
     number INTEGER PRIMARY KEY AUTOINCREMENT,
     topic TEXT NOT NULL, -- package, sos, inbound
-    subject INTEGER NOT NULL -- a sequence; or a number of `inbound`
+    subject INTEGER NOT NULL -- number of a Package, an incident or a payload
 ) STRICT;
 CREATE TRIGGER event_trimmed AFTER INSERT ON event WHEN new.number % 256 = 0 BEGIN
     DELETE FROM event WHERE number <= new.number - {EVENTS_KEPT};
@@ -518,10 +519,10 @@ LATENCY_BOUNDS = (1, 5, 15, 60, 300, 900, 3_600, 21_600, 86_400)
 a minute, but a night without a view of the sky takes hours."""
 _BOUND_SQL = " ".join(f"WHEN seconds <= {bound} THEN '{bound}'" for bound in LATENCY_BOUNDS)
 TALLY_SQL = f"""
-CREATE TABLE tally ( -- counted for ever, also of what is forgotten
+CREATE TABLE tally ( -- counts that also include deleted rows
     what TEXT NOT NULL, -- ended, latency, hook
     who TEXT NOT NULL, -- a channel or a hook
-    result TEXT NOT NULL, -- a status, what the hook did, or the seconds it took at most
+    result TEXT NOT NULL, -- status, result of the hook, or upper bound in seconds
     count INTEGER NOT NULL,
     seconds REAL NOT NULL,
     PRIMARY KEY (what, who, result)

@@ -119,10 +119,13 @@ _DUE_INDEX: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """Sizes for a check of the memory use. `heaps` contains the length of each heap."""
+    """Sizes of a queue. Tests use them to check that the queue does not grow without limit."""
 
     live: int
+    """Number of Packages in the queue."""
     heaps: tuple[int, ...]
+    """Lengths of the three heaps (ready, delayed and expiring Packages). A heap may also contain
+    entries of Packages that have left the queue."""
 
 
 class Queue:

@@ -145,8 +145,8 @@ class RadioFacts:
     queue: QueueStatus = field(default_factory=lambda: QueueStatus(free=16, maximum=16))
 
     def store_fact(self, message: FromRadio) -> None:
-        """Store the number, channels, LoRa settings, firmware or queue in a message. Other messages
-        are ignored.
+        """Store the fact that a message contains: node number, channel, LoRa settings, firmware
+        version or queue status. Ignore other messages.
         """
         if message.my_info is not None:
             self.number = message.my_info.number

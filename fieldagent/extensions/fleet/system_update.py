@@ -165,7 +165,9 @@ def _read_image(source: str, keys: list[TrustedKey], place: Place, now: str) -> 
 
 
 def follow_trial(place: Place) -> None:
-    """Print the progress until the unit reboots the machine or the trial ends."""
+    """Print the progress of the system update until its systemd unit reboots the machine or the
+    trial ends.
+    """
     phase = ""
     try:
         with Progress("writing", "pieces") as progress:

@@ -50,7 +50,8 @@ UNREPORTED_PACKETS_MAX = 3
 """The radio is reopened after this number of consecutive packets without a report."""
 PROGRESS_INTERVAL_S = 60.0
 ECHOES_MAX = 64
-"""Number of our own packets that are remembered."""
+"""Maximum number of our own packets that are remembered, so that packets that a repeater returns
+are ignored."""
 
 
 async def run(

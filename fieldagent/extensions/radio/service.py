@@ -192,7 +192,7 @@ class RadioStation:
         return self._station.parcels.answer(db, answer, now)
 
     async def change_key(self, step: int, sealed: bytes) -> str:
-        """Take one step of the change to the group's new `radio-key`. The step takes effect at
+        """Carry out step `step` of a change of the group's `radio-key`. The step takes effect at
         once. Raises CannotBeDone if this kit cannot use the key, and CommandFailed if the key
         cannot be stored.
         """

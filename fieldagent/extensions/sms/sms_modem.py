@@ -144,7 +144,8 @@ class StoredMessage(NamedTuple):
     """A message in the modem's store, or a message that the modem passed on without storing it."""
 
     place: int
-    """Place in the store. If the modem passed the message on, this is a unique negative number."""
+    """Index in the modem's message storage. A unique negative number if the modem delivered the
+    message directly, without storing it."""
     message: Submit | Deliver | StatusReport | None
     """Content of the message; None if the message cannot be decoded."""
     fault: str = ""

@@ -113,7 +113,9 @@ def list_kits(db: Db, workspace: int, now: float) -> list[KeyKit]:
 
 
 class KeyPrice(NamedTuple):
-    """Cost of asking, over satellite, all kits that have no link now."""
+    """Cost of sending a new radio key to the kits of a workspace. Only kits that get the key over
+    satellite cost credits. A kit with a link gets the key over IP.
+    """
 
     kits: int
     linked: int

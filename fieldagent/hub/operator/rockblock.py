@@ -158,7 +158,8 @@ class RockBlock:
         except ConnectFailed as failure:
             return Verdict(Outcome.NOT_SENT, make_unreachable(f"RockBLOCK: {failure.reason}"))
         except (RequestFailed, RemoteProtocolError) as failure:
-            # RockBLOCK may have accepted the message. Its calls have no id, so nobody can find out.
+            # RockBLOCK may have accepted the message. The hub cannot check this, because the
+            # requests of RockBLOCK have no id.
             return Verdict(Outcome.DOUBTFUL, make_no_answer(f"RockBLOCK: {failure}"))
         if answer.code is None:
             return Verdict(Outcome.SENT)

@@ -410,11 +410,11 @@ def _deliver_to_devices(
     spread: DeliverySpread = DeliverySpread.NOW,
     with_exceptions: Collection[int] = (),
 ) -> None:
-    """Create the deliveries of items to devices. If `spread` is not NOW, create only the deliveries
-    to those devices in the workspaces `with_exceptions` that get such items at once.
+    """Create the deliveries of items to devices. If `spread` is FETCHED (items) or NEWEST
+    (positions), use only devices in `with_exceptions` (workspace ids) that get each one at once.
 
-    The statement locks the devices in the order of their ids, so that transactions cannot deadlock.
-    It reads no table that grows, because PostgreSQL scans a new table until it has statistics.
+    The UPDATE locks the devices in the order of their ids, so that transactions cannot deadlock. It
+    reads no growing table, because PostgreSQL scans a new table completely until it has statistics.
     """
     counted, column, addressees = _find_addressees([posting for posting, _ in entries])
     if not counted:

@@ -118,14 +118,14 @@ def is_due(db: Db, now: float) -> bool:
 
 
 def compute_next_ring(db: Db) -> float:
-    """Return the earliest Unix time when `is_due` may become True even if no message arrives."""
+    """Return the Unix time of the next scheduled ring alert, or infinity if none is scheduled."""
     return find_earliest(db, "SELECT min(due) FROM ring_alert WHERE until > due")
 
 
 def claim_ring_alerts(db: Db, now: float) -> list[RingAlert]:
-    """Claim the modems that need a ring alert now, and return them. The function first schedules
-    the next ring alert. If this ring alert fails or the process crashes, the ring alert counts as
-    sent.
+    """Return the ring alerts that must be sent now, at most `RINGS_PER_BATCH`, and schedule the
+    next ring alert of each modem. So a returned ring alert counts as sent, even if the call to the
+    operator fails or the process crashes.
     """
     suffix = db.skip_locked("r")
     rows = db.execute(

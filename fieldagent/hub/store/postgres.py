@@ -357,8 +357,9 @@ class PostgresStore:
                 await self._find_out(late)
 
     async def _find_out(self, late: Sequence[Connection]) -> None:
-        """Abort a late transaction if it writes or waits for a lock, because all later writes would
-        wait for it. A read may take a long time.
+        """Report the database as unavailable and cut all connections if a late transaction waits
+        for a lock, or if a late write does not finish. Otherwise all later writes would wait. A
+        slow read alone is allowed.
         """
         writes = self._writer in late
         stuck, description = None, ""

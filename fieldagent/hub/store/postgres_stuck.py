@@ -54,11 +54,9 @@ def find_reason(
     writer: Connection | None,
     seconds: float,
 ) -> BlockingCause | None:
-    """Return the reason why the late connections do not finish.
-
-    Return None if no late connection has waited `seconds` for a lock, and the `writer` has not
-    spent as long on one statement. A transaction may consist of many statements. Raises
-    psycopg.Error.
+    """Return the reason why late connections do not finish: a statement has run for `seconds` and
+    waits for a lock, or the `writer` has spent `seconds` on one statement. Otherwise return None. A
+    long transaction of many short statements is not blocked. Raises psycopg.Error.
     """
     pids = [each.info.backend_pid for each in late if not each.closed]
     writes = 0 if writer is None or writer.closed else writer.info.backend_pid

@@ -252,7 +252,8 @@ def _explain(
     start, end = waited
     day = int(start // DAY_S)
     if Channel.SATELLITE in kit.plan.bearers and int(end // DAY_S) > day:
-        # If today's credits are sufficient for a message, it is sent on the same day.
+        # A message that waited past midnight may have been held because the credits of its first
+        # day were used up.
         limit = kit.plan.credits_per_day - kit.plan.sos_reserve
         if kit.account.bill[day] >= limit - 1:
             return "the day's credits were spent"

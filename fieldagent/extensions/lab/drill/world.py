@@ -240,8 +240,8 @@ class World:
         self.desk.add_dispatchers(db, workspace, START)
 
     async def run(self) -> None:
-        """Run the plan from an empty database to its end. The run uses trio's clock. The caller
-        must replace it by a virtual clock.
+        """Run the plan to its end, starting with an empty database. The run uses trio's clock, so
+        the caller must install a virtual clock first.
         """
         store = SteadyStore(self.database)
         async with trio.open_nursery() as nursery:

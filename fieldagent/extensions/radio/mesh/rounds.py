@@ -235,8 +235,8 @@ class Rounds:
             # station reports the item missing again.
             item.due_at = inf
             self._piggyback.stop_repeating(item.station, item.entry.sequence)
-            # Remove our own stop, because this transmission may have reached the stations to which
-            # we are not allowed to pass the item on.
+            # Forget that this kit may not pass the item on. The stations that were missing the item
+            # may have received this repeat from another kit.
             item.stopped.pop(self.station, None)
             if new_item.hops > 1:
                 self._wait_to_gather(now)

@@ -357,7 +357,8 @@ class PendingReceipt(NamedTuple):
     callsign: str
     message_id: str
     state: str
-    """Current state of the event."""
+    """State of the row in `tak_event`, `sent` or `delivered`. The receipt is recorded only if this
+    state has not changed."""
     read: bool
 
 
