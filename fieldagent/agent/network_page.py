@@ -78,7 +78,7 @@ async def run(settings: Settings, judge: Judge, stop_event: trio.Event, note_fau
     files = get_files(settings)
     context = await trio.to_thread.run_sync(_make_context, files)
     known_by = await trio.to_thread.run_sync(compute_fingerprint, files.certificate)
-    listeners, telling = _open_sockets(settings)
+    listeners, portal_listeners = _open_sockets(settings)
 
     async def find_admitted_address(peer: socket.socket, address: str) -> str | None:
         """Return `address` if it is in a `page-listen` network, otherwise None. For None, the
@@ -97,12 +97,12 @@ async def run(settings: Settings, judge: Judge, stop_event: trio.Event, note_fau
             "no one can sign in to the page yet: set a passphrase with `fieldagent page --set`"
         )
     async with trio.open_nursery() as nursery:
-        if telling:
+        if portal_listeners:
             portal = Portal(partial(_find_page_address, settings), known_by, trio.current_time)
             publish = partial(
                 serve,
                 portal.judge,
-                telling,
+                portal_listeners,
                 stop_event=stop_event,
                 guard=check_host,
                 introduce=find_admitted_address,

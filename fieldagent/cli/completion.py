@@ -109,9 +109,9 @@ def _format_fish(tree: Sequence[Command]) -> Iterator[str]:
         condition = _quote_for_fish(f"__fieldagent_at {_quote_place(command.words)}")
         complete_command = f"complete -c fieldagent -n {condition}"
         choices = [choice for argument in command.arguments for choice in argument.choices]
-        below = [*command.subcommands, *choices]
-        if below:
-            yield f"{complete_command} -f -a {_quote_for_fish(' '.join(below))}"
+        next_words = [*command.subcommands, *choices]
+        if next_words:
+            yield f"{complete_command} -f -a {_quote_for_fish(' '.join(next_words))}"
         for option in command.options:
             yield f"{complete_command} {_format_fish_option(option)}"
 

@@ -20,7 +20,7 @@ from fieldagent.system.folder import rename_file, sync_folder
 from fieldagent.system.private import make_private_folder
 
 T = TypeVar("T")
-OFFER_BYTES = 131_072
+OFFER_FILE_BYTES_MAX = 131_072
 """Maximum bytes of a file from the agent. A delta arrives as a Package of at most 100 000 bytes."""
 
 
@@ -63,7 +63,7 @@ def _read_left(offer: Path) -> str | None:
         os.close(file)
         return ""
     with os.fdopen(file, "rb") as stream:
-        return stream.read(OFFER_BYTES).decode("latin-1")
+        return stream.read(OFFER_FILE_BYTES_MAX).decode("latin-1")
 
 
 def remove_offer(offer: Path) -> None:

@@ -103,7 +103,7 @@ def compute_share_within(steps: Steps, seconds: float) -> float:
     return max((share for after, share in steps if after <= seconds), default=0.0)
 
 
-def compare_forecasts(deliveries: Sequence[PastDelivery], now: float) -> ForecastAccuracy:
+def measure_accuracy(deliveries: Sequence[PastDelivery], now: float) -> ForecastAccuracy:
     """Compare the forecast at the start of each delivery with the result of the delivery."""
     forecasts = within = 0
     for delivery in deliveries:

@@ -65,14 +65,14 @@ def _read_logical_lines(text: str) -> Iterator[str]:
     the next line, whose leading blanks are ignored.
     """
     line = ""
-    goes_on = False
+    is_continued = False
     for natural in _END.split(text):
         natural = natural.lstrip(_BLANK)
-        if not goes_on and natural[:1] in ("", "#", "!"):
+        if not is_continued and natural[:1] in ("", "#", "!"):
             continue
         line += natural
-        goes_on = (len(line) - len(line.rstrip("\\"))) % 2 == 1
-        if goes_on:
+        is_continued = (len(line) - len(line.rstrip("\\"))) % 2 == 1
+        if is_continued:
             line = line[:-1]
             continue
         if line:

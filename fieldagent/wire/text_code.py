@@ -172,10 +172,10 @@ def pack(text: str) -> bytes | str:
     if len(text) > TEXT_MAX:
         return text
     coder = Encoder()
-    coded = CodedText(coder)
+    coded_text = CodedText(coder)
     for at in range(len(text)):
-        coded.write(text, at)
-    coded.code_symbol(coded.alphabet.end)
+        coded_text.write(text, at)
+    coded_text.code_symbol(coded_text.alphabet.end)
     packed = coder.finish()
     worth = len(packed) < len(text.encode()) and len(text) <= CHARACTERS_PER_BYTE_MAX * len(packed)
     return packed if worth else text
@@ -183,12 +183,12 @@ def pack(text: str) -> bytes | str:
 
 def unpack(packed_text: bytes) -> str:
     """Decompress a text. Raises RemoteProtocolError if it is damaged."""
-    coded = CodedText(Decoder(packed_text))
+    coded_text = CodedText(Decoder(packed_text))
     owed = 0
-    while len(coded.characters) <= min(TEXT_MAX, CHARACTERS_PER_BYTE_MAX * len(packed_text)):
-        alphabet, symbol = coded.alphabet, coded.code_symbol()
+    while len(coded_text.characters) <= min(TEXT_MAX, CHARACTERS_PER_BYTE_MAX * len(packed_text)):
+        alphabet, symbol = coded_text.alphabet, coded_text.code_symbol()
         if symbol == alphabet.end:
-            return "".join(coded.characters)
+            return "".join(coded_text.characters)
         makes_none = {alphabet.other: 1, alphabet.shift: 2}.get(symbol, 0)
         # A change or a shift cannot follow a change, and a shift cannot follow a shift. Otherwise a
         # text could be endless.
@@ -196,12 +196,12 @@ def unpack(packed_text: bytes) -> str:
             break
         owed = makes_none
         if symbol == alphabet.other:
-            way = coded.code_other()
+            way = coded_text.code_other()
             if way < BLOCK:
-                coded.append_unknown(way)
+                coded_text.append_unknown(way)
                 owed = 0
             else:
-                coded.change(way)
+                coded_text.change(way)
         elif symbol != alphabet.shift:
-            coded.append_known(symbol)
+            coded_text.append_known(symbol)
     raise RemoteProtocolError("packed text has no end")

@@ -25,7 +25,7 @@ from fieldagent.hub.field import operator_calls, operator_handover
 from fieldagent.hub.operator.contract import Verdict
 from fieldagent.hub.operator.directip import DIRECTIP
 from fieldagent.hub.operator.failures import (
-    FIXED_CAUSE_RETRY_S,
+    NEEDS_PERSON_RETRY_S,
     Failure,
     Scope,
     make_no_answer,
@@ -90,7 +90,7 @@ async def test_answer_to_an_sos_is_sent_over_the_link_despite_satellite_failure(
             ]
         assert words == [IncidentState.SEEN], "not at each link that is opened"
         # When the operator works again, the message costs nothing.
-        alps.sky.verdicts, alps.now = [], alps.now + 2 * FIXED_CAUSE_RETRY_S
+        alps.sky.verdicts, alps.now = [], alps.now + 2 * NEEDS_PERSON_RETRY_S
         await alps.satellite()
         taken = [imei for imei, _ in alps.sky.taken].count("300000000000001")
         assert taken == (0 if failure else 1)
@@ -188,7 +188,7 @@ async def test_message_behind_a_refused_one_is_sent_or_reports_the_same_reason(
     "failure", [each for each in FAILURES if each.scope is not Scope.GATEWAY], ids=lambda f: f.code
 )
 def test_correctable_failure_is_retried_within_an_hour(failure: Failure) -> None:
-    assert 0 < failure.retry_after <= FIXED_CAUSE_RETRY_S
+    assert 0 < failure.retry_after <= NEEDS_PERSON_RETRY_S
     assert failure.text
 
 
@@ -206,16 +206,16 @@ async def test_operator_account_failure_raises_one_alarm_until_success(store: St
         (event,) = json.loads(post.delivery.body)["payloads"][0]["events"]
         assert (event["alarm"], "sos" in event, event["operator"]) == ("operator", False, True)
         assert "no credits left" in event["content"] and "kit " in event["content"]
-        alps.now += FIXED_CAUSE_RETRY_S * 2
+        alps.now += NEEDS_PERSON_RETRY_S * 2
         alps.sky.verdicts = [Verdict(Outcome.NOT_SENT, make_unreachable("away"))] * 2
         await alps.satellite()
-        alps.now += FIXED_CAUSE_RETRY_S * 2
+        alps.now += NEEDS_PERSON_RETRY_S * 2
         alps.sky.verdicts = [Verdict(Outcome.NOT_SENT, ROCKBLOCK[13])]
         await alps.satellite()
         assert len(alps.sky.taken) == 1
         events = await alps.rows("SELECT event FROM sos_event WHERE sos = ? ORDER BY id", alarm.id)
         assert events == [("raised",), ("nobody reached",), ("heard",)]
-        alps.now += FIXED_CAUSE_RETRY_S * 2
+        alps.now += NEEDS_PERSON_RETRY_S * 2
         await fail_calls(alps, ROCKBLOCK[10])
         assert len(await list_alarms(alps)) == 2
 
@@ -387,7 +387,7 @@ async def test_answer_to_an_sos_is_retried_soon_after_any_failure(store: Store) 
         await alps.store.commit(
             lambda db: owe_incident_update(db, incident, IncidentState.SEEN, "Olga", "", alps.now)
         )
-        account = Failure("10", Scope.ACCOUNT, "no credits", FIXED_CAUSE_RETRY_S)
+        account = Failure("10", Scope.ACCOUNT, "no credits", NEEDS_PERSON_RETRY_S)
         alps.sky.verdicts = [Verdict(Outcome.NOT_SENT, account)] * 9
         for _ in range(5):
             calls = len(alps.sky.calls)

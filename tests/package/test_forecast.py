@@ -13,8 +13,8 @@ from fieldagent.package.forecast import (
     Forecast,
     ForecastAccuracy,
     PastDelivery,
-    compare_forecasts,
     make_forecast,
+    measure_accuracy,
 )
 
 NOW = 1_790_000_000.0
@@ -85,10 +85,10 @@ def test_past_forecasts_are_compared_with_the_results() -> None:
             PastDelivery(at, at + taken, True) for at, taken in zip(accepted, seconds, strict=True)
         ]
 
-    assert compare_forecasts(each([60] * 25), NOW) == ForecastAccuracy(20, 20)
+    assert measure_accuracy(each([60] * 25), NOW) == ForecastAccuracy(20, 20)
     # The forecast appears from the sixth on. Four of those took longer than forecast.
-    assert compare_forecasts(each([60] * 16 + [90, 120, 240, 480]), NOW) == ForecastAccuracy(15, 11)
-    assert compare_forecasts(each([60] * 4), NOW) == ForecastAccuracy(0, 0)
+    assert measure_accuracy(each([60] * 16 + [90, 120, 240, 480]), NOW) == ForecastAccuracy(15, 11)
+    assert measure_accuracy(each([60] * 4), NOW) == ForecastAccuracy(0, 0)
 
 
 @given(

@@ -19,8 +19,8 @@ PROGRAM = "usr/lib/fieldagent/fieldagent"
 WORKS, UNWELL, BROKEN = "9.1.0", "9.0.1", "9.0.2"
 LATER = {
     f"{PROGRAM}/agent/journal/schema.py": (
-        f"JOURNAL=Schema({JOURNAL.version},TABLES,STEPS)",
-        f"JOURNAL = Schema({JOURNAL.version + 1}, TABLES,"
+        f"JOURNAL=Schema({JOURNAL.version},TABLES_SQL,STEPS)",
+        f"JOURNAL = Schema({JOURNAL.version + 1}, TABLES_SQL,"
         f" {{**STEPS, {JOURNAL.version}: 'CREATE TABLE later (x);'}})",
     )
 }

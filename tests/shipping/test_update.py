@@ -30,9 +30,9 @@ NOW = JOURNAL.version
 ADDED = "CREATE TABLE later (x);\nALTER TABLE package ADD COLUMN later TEXT NOT NULL DEFAULT '';\n"
 LATER = {
     "fieldagent/agent/journal/schema.py": (
-        f"JOURNAL = Schema({NOW}, TABLES, STEPS)",
+        f"JOURNAL = Schema({NOW}, TABLES_SQL, STEPS)",
         f"ADDED = {ADDED!r}\n"
-        f"JOURNAL = Schema({NOW + 1}, TABLES + ADDED, {{**STEPS, {NOW}: ADDED}})",
+        f"JOURNAL = Schema({NOW + 1}, TABLES_SQL + ADDED, {{**STEPS, {NOW}: ADDED}})",
     )
 }
 DEAD = {

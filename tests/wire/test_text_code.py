@@ -243,19 +243,19 @@ def test_endless_model_changes_are_refused() -> None:
     """A change follows each change, or follows a capital that does not come, or two of those."""
     for what in (["change"], ["change", "shift"], ["shift"]):
         coder = Encoder()
-        coded = CodedText(coder)
+        coded_text = CodedText(coder)
         for turn in range(100):
             if "change" in what:
                 to = (CYRILLIC, LATIN)[turn % 2]
-                coded.code_symbol(coded.alphabet.other)
-                coded.code_other(to)
-                coded.change(to)
+                coded_text.code_symbol(coded_text.alphabet.other)
+                coded_text.code_other(to)
+                coded_text.change(to)
             if "shift" in what:
-                coded.code_symbol(coded.alphabet.shift)
+                coded_text.code_symbol(coded_text.alphabet.shift)
         for character in range(3):
-            coded.code_symbol(character)
-            coded.append_known(character, coded.alphabet.characters[character])
-        coded.code_symbol(coded.alphabet.end)
+            coded_text.code_symbol(character)
+            coded_text.append_known(character, coded_text.alphabet.characters[character])
+        coded_text.code_symbol(coded_text.alphabet.end)
         with pytest.raises(RemoteProtocolError, match="no end"):
             unpack(coder.finish())
 
@@ -263,9 +263,9 @@ def test_endless_model_changes_are_refused() -> None:
 @pytest.mark.parametrize("how", [FAR, BLOCK])
 def test_unpaired_surrogate_is_refused(how: int) -> None:
     coder = Encoder()
-    coded = CodedText(coder)
-    coded.code_symbol(coded.alphabet.other)
-    coded.code_other(how)
+    coded_text = CodedText(coder)
+    coded_text.code_symbol(coded_text.alphabet.other)
+    coded_text.code_other(how)
     for weights, chosen in ((PLANES, 0), (BYTE, 0xD8), (BYTE, 0)):
         coder.choose(weights, chosen)
     with pytest.raises(RemoteProtocolError, match="surrogate"):

@@ -15,8 +15,8 @@ from fieldagent.package.forecast import (
     PACKAGES_READ_MAX,
     Forecast,
     PastDelivery,
-    compare_forecasts,
     make_forecast,
+    measure_accuracy,
 )
 from fieldagent.package.package import Channel
 
@@ -30,7 +30,7 @@ async def answer_forecasts(parts: Parts, request: Request) -> Response:
         deliveries, now = _read_past_deliveries(parts, channel)
         channels[channel] = {
             "expected": _encode_forecast(make_forecast(deliveries, now)),
-            "accuracy": compare_forecasts(deliveries, now)._asdict(),
+            "accuracy": measure_accuracy(deliveries, now)._asdict(),
         }
     return make_json_response({"channels": channels})
 

@@ -238,11 +238,11 @@ class LocalApi:
         story = [line._asdict() for line in lines]
         said = {}
         with suppress(DamagedPackage):
-            accepted = outbound.read_kept_package(self._journal, package_state.sequence)
+            kept_package = outbound.read_kept_package(self._journal, package_state.sequence)
             said = (
                 {}
-                if accepted is None
-                else people.describe_with_names(self._journal, accepted.package)
+                if kept_package is None
+                else people.describe_with_names(self._journal, kept_package.package)
             )
         # A final status never changes, so `late` shows that a receipt arrived after an error or a
         # cancellation.

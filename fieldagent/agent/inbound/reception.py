@@ -423,9 +423,9 @@ class Inbox:
             if is_new and not other_is_new:
                 # The item first arrived by radio, and now arrives from the hub, which may have
                 # missed the read receipts.
-                at, digest = self.date(result.now), compute_item_digest(twin)
+                received_at, digest = self.date(result.now), compute_item_digest(twin)
                 result.stages |= inbound.repeat_pending_stages(
-                    db, source.station, twin.sequence, digest, at
+                    db, source.station, twin.sequence, digest, received_at
                 )
             is_new = is_new and other_is_new
         if not is_new:

@@ -15,7 +15,7 @@ from fieldagent.package.delivery import Stage
 from fieldagent.package.package import Channel, CommandOutcome, IncidentState, Status
 from fieldagent.store.schema import Schema
 
-OUTBOUND = """
+OUTBOUND_TABLES_SQL = """
 CREATE TABLE package (
     sequence INTEGER PRIMARY KEY AUTOINCREMENT, -- number of the Package on the air
     id INTEGER NOT NULL,
@@ -135,7 +135,7 @@ CREATE TABLE air_time ( -- time for which the radio has transmitted
 """
 """Posted Packages, and their state on each channel."""
 
-BOOKING = """
+BOOKING_TABLE_SQL = """
 CREATE TABLE booking ( -- cost that a budget has booked for a Package. It may still be free
     sequence INTEGER NOT NULL REFERENCES package ON DELETE CASCADE,
     channel TEXT NOT NULL,
@@ -149,7 +149,7 @@ CREATE TABLE booking ( -- cost that a budget has booked for a Package. It may st
 ) STRICT, WITHOUT ROWID;
 """
 
-INBOUND = """
+INBOUND_TABLES_SQL = """
 CREATE TABLE arrived ( -- received items and fragments, to recognise repetitions
     origin INTEGER NOT NULL,
     sequence INTEGER NOT NULL,
@@ -267,7 +267,7 @@ CREATE TABLE backup_since ( -- limits of the items for the present hub (`hub_bac
 """
 """Received items, the hooks that get them, and receipts for their senders."""
 
-INCIDENTS = """
+INCIDENT_TABLES_SQL = """
 CREATE TABLE incident ( -- this kit's own incidents. At most one is open
     number INTEGER PRIMARY KEY, -- sequence of the Package that raised the incident
     raised REAL NOT NULL,
@@ -314,7 +314,7 @@ CREATE TABLE check_in ( -- last check-in request to the hub (`journal.check_in`)
 """
 """Incidents of this kit, incidents of other kits, and the check-in that the hub monitors."""
 
-PEOPLE = """
+PEOPLE_TABLES_SQL = """
 CREATE TABLE person ( -- entries of the hub's directory
     kind TEXT NOT NULL, -- user, group, device
     number INTEGER NOT NULL,
@@ -394,7 +394,7 @@ CREATE TABLE handheld_sos ( -- people with handhelds in an incident of this kit
 """
 """The hub's directory, and handheld radios."""
 
-COMMANDS = """
+COMMAND_TABLES_SQL = """
 CREATE TABLE command ( -- commands from the hub (`journal.commands`)
     number INTEGER PRIMARY KEY,
     verb INTEGER NOT NULL,
@@ -458,7 +458,7 @@ CREATE TABLE reserve ( -- reserves pages of the file. Deleting the rows frees th
 
 EVENTS_KEPT = 10_000
 """Number of changes that are kept for programs that read them late. They take 300 kB on disk."""
-EVENTS = f"""
+EVENT_TABLE_SQL = f"""
 CREATE TABLE event ( -- changes, for programs that follow them
     number INTEGER PRIMARY KEY AUTOINCREMENT,
     topic TEXT NOT NULL, -- package, sos, inbound
@@ -518,7 +518,7 @@ LATENCY_BOUNDS = (1, 5, 15, 60, 300, 900, 3_600, 21_600, 86_400)
 """Upper bounds of the delivery times, in seconds from acceptance to delivery. A session takes half
 a minute, but a night without a view of the sky takes hours."""
 _BOUND_SQL = " ".join(f"WHEN seconds <= {bound} THEN '{bound}'" for bound in LATENCY_BOUNDS)
-TALLY_SQL = f"""
+TALLY_TABLE_SQL = f"""
 CREATE TABLE tally ( -- counts that also include deleted rows
     what TEXT NOT NULL, -- ended, latency, hook
     who TEXT NOT NULL, -- a channel or a hook
@@ -547,7 +547,7 @@ CREATE TRIGGER hook_counted AFTER UPDATE OF attempts ON handover
 END;
 """
 
-CHECK_IN = """
+CHECK_IN_TRIGGERS_SQL = """
 CREATE TRIGGER check_in_confirmed AFTER INSERT ON receipt BEGIN
     UPDATE check_in SET confirmed = new.at WHERE sequence = new.sequence;
 END;
@@ -562,19 +562,20 @@ kit last sent something to the hub."""
 RANDOM_NUMBER_SQL = f"{2**24} + abs(random() % 1879048192)"
 """SQL for a random number below 2^31. A previous journal that was lost has probably not used this
 number."""
-FIRST_NUMBERS = f"""
+FIRST_NUMBERS_SQL = f"""
 INSERT INTO beginning VALUES (1, {RANDOM_NUMBER_SQL});
 INSERT INTO sqlite_sequence SELECT 'package', number FROM beginning;
 """
 
-TABLES = "".join((
-    *(OUTBOUND, BOOKING, INBOUND, INCIDENTS, PEOPLE, COMMANDS, JOURNAL_TABLES_SQL),
-    *(EVENTS, TALLY_SQL, CHECK_IN, FIRST_NUMBERS),
+TABLES_SQL = "".join((
+    *(OUTBOUND_TABLES_SQL, BOOKING_TABLE_SQL, INBOUND_TABLES_SQL, INCIDENT_TABLES_SQL),
+    *(PEOPLE_TABLES_SQL, COMMAND_TABLES_SQL, JOURNAL_TABLES_SQL, EVENT_TABLE_SQL),
+    *(TALLY_TABLE_SQL, CHECK_IN_TRIGGERS_SQL, FIRST_NUMBERS_SQL),
 ))  # fmt: skip
-STEPS: Mapping[int, str] = {23: BOOKING}
+STEPS: Mapping[int, str] = {23: BOOKING_TABLE_SQL}
 """SQL that changes each version of the tables to the next. The tables above already contain the
 result of each step. A test needs the step from version 23."""
-JOURNAL = Schema(24, TABLES, STEPS)
+JOURNAL = Schema(24, TABLES_SQL, STEPS)
 
 
 def _make_none_of(column: str, values: Iterable[object]) -> str:

@@ -88,8 +88,10 @@ class Cancellation:
             return
         for each in incident.list_items(self._journal, number):
             deliveries = get_package_state(self._journal, each).deliveries.values()
-            goes_on = any(delivery.status in (None, Status.DELIVERED) for delivery in deliveries)
-            if goes_on or history.can_have_left(self._journal, each):
+            is_waiting_or_delivered = any(
+                delivery.status in (None, Status.DELIVERED) for delivery in deliveries
+            )
+            if is_waiting_or_delivered or history.can_have_left(self._journal, each):
                 return
         await self._end(number)
 

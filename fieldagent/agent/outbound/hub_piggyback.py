@@ -82,8 +82,10 @@ class HubPiggyback:
         self._asks_for_names = not self._queue.limits.authentic
 
     def is_worth_sending(self) -> bool:
-        at_once = self._at_once or any(entry.sos for entry in self._owed_receipts.values())
-        owes = bool(self._owed_receipts) and at_once
+        must_send_at_once = self._at_once or any(
+            entry.sos for entry in self._owed_receipts.values()
+        )
+        owes = bool(self._owed_receipts) and must_send_at_once
         free = bool(self._stages) and not self._tariff.compute_units(1)
         has_reports = bool(self._reports or self._unreadable)
         return has_reports or owes or free or self._must_name_incident()

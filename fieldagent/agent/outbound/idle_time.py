@@ -29,11 +29,11 @@ class IdleTimes(Generic[K]):
         these events; each event of a key has a different time. `now` is the time of a monotonic
         clock, and `unix` of the wall clock.
         """
-        idle_by_name = {}
+        last_events = {}
         for key, at in last.items():
             before = self._last_events.get(key)
             if before is None or before[0] != at:
                 before = at, now - min(max(0.0, unix - at), self._oldest)
-            idle_by_name[key] = before
-        self._last_events, self._oldest = idle_by_name, self._interval_max_s
-        return {key: now - since for key, (_, since) in idle_by_name.items()}
+            last_events[key] = before
+        self._last_events, self._oldest = last_events, self._interval_max_s
+        return {key: now - since for key, (_, since) in last_events.items()}

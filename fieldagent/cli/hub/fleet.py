@@ -80,28 +80,28 @@ def _format_with_unit(value: float | None, unit: str) -> str | None:
     return None if value is None else f"{value} {unit}"
 
 
-def _format_supply(status: Mapping[str, Any], about: Mapping[str, Any]) -> str | None:
+def _format_supply(status: Mapping[str, Any], report: Mapping[str, Any]) -> str | None:
     parts = [f"{status['voltage']:.2f} V"] if status.get("voltage") is not None else []
-    if throttling := about.get("throttling"):
+    if throttling := report.get("throttling"):
         before = [f"{event} before" for event in throttling["sinceBoot"]]
         parts += throttling["now"] or before or ["OK"]
     return ", ".join(parts) or None
 
 
-def _format_clock(status: Mapping[str, Any], about: Mapping[str, Any]) -> str | None:
+def _format_clock(status: Mapping[str, Any], report: Mapping[str, Any]) -> str | None:
     if not status:
         return None
     if status["clockFrom"] is None:
         return "no source"
-    ahead = about.get("clockAhead")
+    ahead = report.get("clockAhead")
     return f"by {status['clockFrom']}" + ("" if not ahead else f", {ahead:+d} s")
 
 
-def _format_signal(status: Mapping[str, Any], about: Mapping[str, Any]) -> str | None:
+def _format_signal(status: Mapping[str, Any], report: Mapping[str, Any]) -> str | None:
     """Return the signal bars of the last 24 hours for each channel that has reported them. If no
     channel has, return the last signal of each modem.
     """
-    hours = about.get("signals", {})
+    hours = report.get("signals", {})
     if any(bars is not None for hour_bars in hours.values() for bars in hour_bars):
         return " ".join(f"{name} {_format_bars(hour_bars)}" for name, hour_bars in hours.items())
     signal_by_name = {name: link["signal"] for name, link in status.get("links", {}).items()}

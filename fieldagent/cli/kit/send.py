@@ -145,11 +145,11 @@ def _wait(port: int, package: dict[str, Any]) -> dict[str, Any]:
     waiting.
     """
     started_at = time.monotonic()
-    telling = sys.stderr.isatty()
+    shows_progress = sys.stderr.isatty()
     pause = 0.05
     try:
         while package["status"] is None:
-            if telling:
+            if shows_progress:
                 waited = int(time.monotonic() - started_at)
                 print(
                     f"\r\x1b[K{waited} s: {escape_line(_describe_progress(port))}",
@@ -168,7 +168,7 @@ def _wait(port: int, package: dict[str, Any]) -> dict[str, Any]:
         )
         raise
     finally:
-        if telling:
+        if shows_progress:
             print("\r\x1b[K", end="", file=sys.stderr, flush=True)
     return package
 

@@ -111,14 +111,14 @@ def _download(
         request.add_header("Range", f"bytes={len(known_part.content)}-")
         request.add_header("If-Range", known_part.mark)
     with urllib.request.urlopen(request, timeout=TIMEOUT_S) as answer:
-        goes_on = bool(known_part.content) and _can_continue(answer, len(known_part.content))
-        content = bytearray(known_part.content if goes_on else b"")
+        is_continued = bool(known_part.content) and _can_continue(answer, len(known_part.content))
+        content = bytearray(known_part.content if is_continued else b"")
         start = len(content)
         length = answer.headers.get("Content-Length")
         total_size = start + int(length) if length else None
         mark = _mark(answer)
         kept_part = part if mark else None
-        if not goes_on:
+        if not is_continued:
             kept_part = _begin_download(kept_part, source, mark)
         while chunk := answer.read(CHUNK_BYTES):
             content += chunk
@@ -131,7 +131,7 @@ def _download(
         )
     if part is not None:
         part.unlink(missing_ok=True)
-    return FetchedFile(bytes(content), goes_on)
+    return FetchedFile(bytes(content), is_continued)
 
 
 def _mark(answer: Any) -> str:

@@ -70,7 +70,7 @@ ACK_DELAY_S = 1.0, 3.0
 the digipeated copy of the message."""
 ACK_MAX_S = 20.0
 """Seconds to wait for an acknowledgement after each of the two transmissions of a message."""
-SAME_ID, SAME_TEXT = 1800.0, 28.0
+SAME_ID_WINDOW_S, SAME_TEXT_WINDOW_S = 1800.0, 28.0
 """Seconds within which an equal message is a repetition, for messages with an id and without an
 id."""
 REMEMBERED_MAX = 1000
@@ -253,7 +253,7 @@ class AprsPeople:
             del self._messages[next(iter(self._messages))]
         number = self._number(*key) if message.id else getrandbits(48) or 1
         if not report.over_internet:
-            lasts = SAME_ID if message.id else SAME_TEXT
+            lasts = SAME_ID_WINDOW_S if message.id else SAME_TEXT_WINDOW_S
             self._messages.pop(key, None)
             self._messages[key] = _HeardMessage(number, now + lasts)
         spoken = HandheldText(message.text, is_ours, "" if is_ours else message.to)
@@ -264,7 +264,7 @@ class AprsPeople:
         if the kit restarts. It is needed because stations count their messages from 1 after each
         start.
         """
-        since = int(self._clock() // SAME_ID)
+        since = int(self._clock() // SAME_ID_WINDOW_S)
         text = "\0".join((*what, str(since)))
         return int.from_bytes(sha256(text.encode()).digest()[:6], "big") or 1
 

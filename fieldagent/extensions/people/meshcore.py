@@ -236,13 +236,13 @@ class MeshcorePeople:
     async def _process_direct_text(self, message: CompanionText) -> None:
         if message.type != TextType.PLAIN:
             return
-        contacts = self._find_called(message.sender)
+        contacts = self._find_contacts(message.sender)
         if not contacts:
             # The radio has already deleted the message, so continue even if the radio is lost
             # during this call.
             with suppress(RadioLost):
                 await self._load_contacts()
-            contacts = self._find_called(message.sender)
+            contacts = self._find_contacts(message.sender)
         if len(contacts) == 1 and contacts[0].type != ContactType.CHAT:
             return
         # If two keys begin with the same prefix, the sender is unknown.
@@ -285,7 +285,7 @@ class MeshcorePeople:
     def _list_people(self) -> list[CompanionContact]:
         return [each for each in self._contacts.values() if each.type == ContactType.CHAT]
 
-    def _find_called(self, prefix: bytes) -> list[CompanionContact]:
+    def _find_contacts(self, prefix: bytes) -> list[CompanionContact]:
         return [each for key, each in self._contacts.items() if key.startswith(prefix)]
 
     async def _process_unsolicited(self, content: bytes) -> None:
@@ -369,7 +369,7 @@ class MeshcorePeople:
             await self._host.request_answer(wire.ask_telemetry(key), CompanionMessage.SENT)
 
     def _process_battery(self, sender: bytes, volts: float | None) -> None:
-        contacts = self._find_called(sender)
+        contacts = self._find_contacts(sender)
         if volts is not None and len(contacts) == 1 and (charge := _charge(volts)) is not None:
             self._waiting_reports.append(
                 HandheldReport(contacts[0].key.hex(), 0, HandheldBattery(charge))

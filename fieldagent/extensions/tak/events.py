@@ -30,7 +30,7 @@ ALERTS = "b-a-o-"
 """Prefix of the types of alerts that a person raises: 911, ring the bell, in contact, custom."""
 REMOVAL = "t-x-d-d"
 PING, PONG = "t-x-c-t", "t-x-c-t-r"
-GPS, LAST_KNOWN, BY_HAND = "m-g", "m-g-l", "h-g-i-g-o"
+HOW_GPS, HOW_LAST_KNOWN, HOW_BY_HAND = "m-g", "m-g-l", "h-g-i-g-o"
 """Sources of a position: GPS, last known position, entered by hand."""
 ALL_CHAT_ROOMS = "All Chat Rooms"
 BY_SERVER = "*:-1:stcp"
@@ -114,7 +114,7 @@ def _make_event(
     detail: list[CotElement],
     *,
     point: CotPoint = NOWHERE,
-    how: str = BY_HAND,
+    how: str = HOW_BY_HAND,
 ) -> CotEvent:
     return CotEvent(uid, type_, now, now, now + lifetime, how, point, tuple(detail))
 
@@ -218,7 +218,7 @@ def make_alert(unit: TakUnit, point: CotPoint, now: datetime, *, cancels: bool =
     ]
     kind = CANCEL if cancels else ALERT
     return _make_event(
-        f"{unit.uid}{ALERT_SUFFIX}", kind, now, _ALERT_LASTS, detail, point=point, how=GPS
+        f"{unit.uid}{ALERT_SUFFIX}", kind, now, _ALERT_LASTS, detail, point=point, how=HOW_GPS
     )
 
 

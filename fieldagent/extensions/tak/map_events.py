@@ -124,14 +124,14 @@ def make_position_events(
     date = make_date(now)
     if user.latitude is None or user.longitude is None or user.at is None or not is_shared:
         nowhere = Sighting(
-            NOWHERE, date, make_date(now + FRESH_S), tak.BY_HAND, "no position is known"
+            NOWHERE, date, make_date(now + FRESH_S), tak.HOW_BY_HAND, "no position is known"
         )
         return [tak.make_unit_event(unit, nowhere, date, _make_takv(shown_by), shown_by.endpoint)]
     point, old = CotPoint(user.latitude, user.longitude, user.altitude), is_old(user, now)
     motion = TakMotion() if old else TakMotion(user.speed, user.course)
     age_text = f"{format_age(now - user.at)} old; {shown_by.heard}"
     stale = make_date(now + SHOWN_S) if old else make_date(user.at + FRESH_S)
-    position_source = tak.LAST_KNOWN if old else tak.GPS
+    position_source = tak.HOW_LAST_KNOWN if old else tak.HOW_GPS
     shown_fields = [
         tak.make_unit_event(
             unit,

@@ -171,11 +171,11 @@ def find_carriers(db: Db, pushes: Collection[Push]) -> Carriers:
     }
     if not member_ids:
         return {}
-    within, workspaces = make_membership(db, {push.workspace for push in pushes})
-    membership, members = make_membership(db, member_ids, few=2)  # A sender and a target.
+    workspace_condition, workspaces = make_membership(db, {push.workspace for push in pushes})
+    member_condition, members = make_membership(db, member_ids, few=2)  # A sender and a target.
     rows = db.execute(
         f"SELECT workspace, member, {_CARRIER} FROM membership"
-        f" WHERE workspace {within} AND member {membership}",
+        f" WHERE workspace {workspace_condition} AND member {member_condition}",
         *workspaces,
         *members,
     )

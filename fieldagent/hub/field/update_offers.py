@@ -38,7 +38,7 @@ class Candidate(NamedTuple):
     disabled: float | None
 
 
-class _Row(NamedTuple):
+class _OfferedKitRow(NamedTuple):
     device: int
     name: str
     state: str
@@ -221,7 +221,7 @@ def _continue_offer(db: Db, offer: _RunningOffer, now: float) -> str:
         _begin(db, offer, now)
 
 
-def _read_wave(db: Db, offer: _RunningOffer, now: float) -> list[_Row]:
+def _read_wave(db: Db, offer: _RunningOffer, now: float) -> list[_OfferedKitRow]:
     """Update and return the states of the offer's kits in all waves up to the current wave. The
     list is empty before the first wave.
     """
@@ -233,10 +233,10 @@ def _read_wave(db: Db, offer: _RunningOffer, now: float) -> list[_Row]:
         offer.number,
         offer.wave,
     )
-    return [_update_row(db, offer, _Row(*row), now) for row in rows]
+    return [_update_row(db, offer, _OfferedKitRow(*row), now) for row in rows]
 
 
-def _update_row(db: Db, offer: _RunningOffer, kit: _Row, now: float) -> _Row:
+def _update_row(db: Db, offer: _RunningOffer, kit: _OfferedKitRow, now: float) -> _OfferedKitRow:
     state, reason = kit.state, kit.why
     if kit.state == "offered":
         version = kit.version or ""
@@ -282,7 +282,7 @@ def _begin(db: Db, offer: _RunningOffer, now: float) -> None:
     audit.write_line(db, offer.workspace, audit.HUB, "update wave", detail, now)
 
 
-def _stop(db: Db, offer: _RunningOffer, kit: _Row, now: float) -> str:
+def _stop(db: Db, offer: _RunningOffer, kit: _OfferedKitRow, now: float) -> str:
     event = {"back": "fell back", "refused": "refused it", "late": "is late"}[kit.state]
     reason = f"{kit.name} {event}: {kit.why}"
     _end_offer(db, offer, STOPPED, reason, now)

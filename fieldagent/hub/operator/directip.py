@@ -29,8 +29,8 @@ from fieldagent.hub.operator.contract import (
     count_nothing,
 )
 from fieldagent.hub.operator.failures import (
-    FIXED_CAUSE_RETRY_S,
     FULL_PAUSE_S,
+    NEEDS_PERSON_RETRY_S,
     Failure,
     Scope,
     make_no_answer,
@@ -69,39 +69,39 @@ STRANGERS_NAMED = 100
 
 _M, _D, _A, _G = Scope.MESSAGE, Scope.DEVICE, Scope.ACCOUNT, Scope.GATEWAY
 DIRECTIP = {
-    -1: Failure("-1", _D, "the gateway reports a malformed IMEI: correct it", FIXED_CAUSE_RETRY_S),
+    -1: Failure("-1", _D, "the gateway reports a malformed IMEI: correct it", NEEDS_PERSON_RETRY_S),
     -2: Failure(
         "-2",
         _D,
         "the gateway does not know the IMEI: provision it with the operator",
-        FIXED_CAUSE_RETRY_S,
+        NEEDS_PERSON_RETRY_S,
     ),
-    -3: Failure("-3", _M, "the message is too large for the gateway", FIXED_CAUSE_RETRY_S),
-    -4: Failure("-4", _M, "the gateway expected a payload", FIXED_CAUSE_RETRY_S),
+    -3: Failure("-3", _M, "the message is too large for the gateway", NEEDS_PERSON_RETRY_S),
+    -4: Failure("-4", _M, "the gateway expected a payload", NEEDS_PERSON_RETRY_S),
     -5: Failure("-5", _D, "the modem's queue at the gateway is full", FULL_PAUSE_S),
     -6: Failure("-6", _G, "the gateway has no resources left"),
-    -7: Failure("-7", _M, "the gateway found the request malformed", FIXED_CAUSE_RETRY_S),
+    -7: Failure("-7", _M, "the gateway found the request malformed", NEEDS_PERSON_RETRY_S),
     -8: Failure(
         "-8",
         _D,
         "ring alerts are off for the modem: have the operator switch them on",
-        FIXED_CAUSE_RETRY_S,
+        NEEDS_PERSON_RETRY_S,
     ),
     -9: Failure(
-        "-9", _D, "the modem is not attached: it must be switched on once", FIXED_CAUSE_RETRY_S
+        "-9", _D, "the modem is not attached: it must be switched on once", NEEDS_PERSON_RETRY_S
     ),
     -10: Failure(
         "-10",
         _A,
         "the gateway refuses the hub's address: have the operator add it",
-        FIXED_CAUSE_RETRY_S,
+        NEEDS_PERSON_RETRY_S,
     ),
-    -11: Failure("-11", _M, "the gateway found the MTMSN out of range", FIXED_CAUSE_RETRY_S),
+    -11: Failure("-11", _M, "the gateway found the MTMSN out of range", NEEDS_PERSON_RETRY_S),
     -12: Failure(
         "-12",
         _A,
         "the gateway refuses the hub's certificate: agree on a certificate with the operator",
-        FIXED_CAUSE_RETRY_S,
+        NEEDS_PERSON_RETRY_S,
     ),
 }
 """Failures by the status of a negative confirmation (Iridium, SBD DirectIP interface description,

@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
-FIXED_CAUSE_RETRY_S = 3600.0
+NEEDS_PERSON_RETRY_S = 3600.0
 """Seconds until a retry after a failure that people must fix. A refused call costs nothing."""
 FULL_PAUSE_S = 600.0
 """Seconds until a retry if the modem's queue is full, because the modem must fetch messages
@@ -63,4 +63,4 @@ def make_no_answer(reason: str) -> Failure:
 def make_not_set_up(operator: str) -> Failure:
     """Return the failure for a device whose operator is not configured."""
     text = f"the hub has no settings for the operator {operator!r}: add them"
-    return Failure("not set up", Scope.GATEWAY, text, FIXED_CAUSE_RETRY_S)
+    return Failure("not set up", Scope.GATEWAY, text, NEEDS_PERSON_RETRY_S)

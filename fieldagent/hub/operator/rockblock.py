@@ -25,7 +25,7 @@ from fieldagent.hub.operator.contract import (
     count_nothing,
 )
 from fieldagent.hub.operator.failures import (
-    FIXED_CAUSE_RETRY_S,
+    NEEDS_PERSON_RETRY_S,
     Failure,
     Scope,
     make_no_answer,
@@ -53,21 +53,21 @@ ROCKBLOCK = {
         "10",
         _A,
         "RockBLOCK refuses rockblock-username or rockblock-password: correct them",
-        FIXED_CAUSE_RETRY_S,
+        NEEDS_PERSON_RETRY_S,
     ),
     11: Failure(
         "11",
         _D,
         "RockBLOCK does not know the IMEI on this account: add it there",
-        FIXED_CAUSE_RETRY_S,
+        NEEDS_PERSON_RETRY_S,
     ),
-    12: Failure("12", _D, "the RockBLOCK has no line rental: renew it", FIXED_CAUSE_RETRY_S),
+    12: Failure("12", _D, "the RockBLOCK has no line rental: renew it", NEEDS_PERSON_RETRY_S),
     13: Failure(
-        "13", _A, "the RockBLOCK account has no credits left: buy some", FIXED_CAUSE_RETRY_S
+        "13", _A, "the RockBLOCK account has no credits left: buy some", NEEDS_PERSON_RETRY_S
     ),
-    14: Failure("14", _M, "RockBLOCK could not read the data", FIXED_CAUSE_RETRY_S),
-    15: Failure("15", _M, "the message is too long for RockBLOCK", FIXED_CAUSE_RETRY_S),
-    16: Failure("16", _M, "RockBLOCK saw no data", FIXED_CAUSE_RETRY_S),
+    14: Failure("14", _M, "RockBLOCK could not read the data", NEEDS_PERSON_RETRY_S),
+    15: Failure("15", _M, "the message is too long for RockBLOCK", NEEDS_PERSON_RETRY_S),
+    16: Failure("16", _M, "RockBLOCK saw no data", NEEDS_PERSON_RETRY_S),
     99: Failure("99", _G, "RockBLOCK has an internal error"),
 }
 """Failures by the code of a FAILED response (docs.groundcontrol.com, RockBLOCK web services)."""

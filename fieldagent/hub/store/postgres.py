@@ -354,9 +354,9 @@ class PostgresStore:
             if self._outage is None and (
                 late := self._connections.list_used_for(TRANSACTION_TIMEOUT_S)
             ):
-                await self._find_out(late)
+                await self._cut_if_blocked(late)
 
-    async def _find_out(self, late: Sequence[Connection]) -> None:
+    async def _cut_if_blocked(self, late: Sequence[Connection]) -> None:
         """Report the database as unavailable and cut all connections if a late transaction waits
         for a lock, or if a late write does not finish. Otherwise all later writes would wait. A
         slow read alone is allowed.

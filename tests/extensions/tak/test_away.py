@@ -167,7 +167,7 @@ async def test_phone_connected_during_an_outage_is_known_by_its_next_event(
         await give(alps, dora, "aa")
         host = PhoneHost(store, Exchange(lambda became, by=1: None), 1, alps.clock)
         when = datetime.fromtimestamp(alps.now, UTC)
-        sighting = Sighting(CotPoint(46.5, 8.1), when, when + timedelta(minutes=5), tak.GPS, "")
+        sighting = Sighting(CotPoint(46.5, 8.1), when, when + timedelta(minutes=5), tak.HOW_GPS, "")
         here = cot.encode(tak.make_unit_event(TakUnit(PHONE, "Dora"), sighting, when, {}))
         commit = FailingCommit(store, trouble, 1)
         monkeypatch.setattr(store, "commit", commit)

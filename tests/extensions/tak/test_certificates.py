@@ -183,7 +183,7 @@ async def test_message_to_all_in_transit_at_a_disconnect_is_sent_again(
         exchange.enter(guest, cleo, alps.now)
         when = datetime.fromtimestamp(alps.now, UTC)
         unit = TakUnit(PHONE, "Dora")
-        sighting = Sighting(CotPoint(46.5, 8.1), when, when + timedelta(minutes=5), tak.GPS, "")
+        sighting = Sighting(CotPoint(46.5, 8.1), when, when + timedelta(minutes=5), tak.HOW_GPS, "")
         here = cot.encode(tak.make_unit_event(unit, sighting, when, {}))
 
         ping = cot.encode(tak.make_ping(PHONE, when))

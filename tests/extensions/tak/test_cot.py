@@ -77,7 +77,7 @@ def test_receipts_of_atak_and_wintak_are_read(name: str, link: str) -> None:
 
 EVENTS = {
     "unit": tak.make_unit_event(
-        ADA, tak.Sighting(CotPoint(46.5, 8.1), NOW, NOW, tak.GPS, "by radio"), NOW, PROGRAM
+        ADA, tak.Sighting(CotPoint(46.5, 8.1), NOW, NOW, tak.HOW_GPS, "by radio"), NOW, PROGRAM
     ),
     "chat": tak.make_chat(GeoChat(ADA, BRAVO, "m-1", "all\nwell </event> ]]>"), NOW),
     "to all": tak.make_chat(GeoChat(ADA, tak.ALL_UNITS, "m-2", "“täglich” 🚁"), NOW),

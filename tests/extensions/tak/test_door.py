@@ -46,7 +46,7 @@ def phone(number: int) -> TakUnit:
 
 
 def here(who: TakUnit) -> bytes:
-    seen = Sighting(CotPoint(46.5, 8.1), NOW, NOW, tak.GPS, "")
+    seen = Sighting(CotPoint(46.5, 8.1), NOW, NOW, tak.HOW_GPS, "")
     return foreign(tak.make_unit_event(who, seen, NOW, PROGRAM))
 
 

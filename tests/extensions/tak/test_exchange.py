@@ -81,7 +81,7 @@ def room() -> Room:
 
 
 def here(who: TakUnit) -> CotEvent:
-    seen = Sighting(SPOT, NOW, NOW + timedelta(minutes=5), tak.GPS, "")
+    seen = Sighting(SPOT, NOW, NOW + timedelta(minutes=5), tak.HOW_GPS, "")
     return tak.make_unit_event(who, seen, NOW, {"os": "34"})
 
 

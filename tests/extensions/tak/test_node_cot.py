@@ -37,7 +37,9 @@ NOW = datetime(2026, 11, 26, 12, tzinfo=UTC)
 ADA, OLGA = TakUnit("fieldagent-hub-2", "Ada"), TakUnit("ANDROID-1", "Olga")
 HUT = CotPoint(46.5, 7.25, 1520.0)
 MOVES = TakMotion(1.5, 270.0)
-SEEN = Sighting(HUT, NOW, NOW + timedelta(minutes=30), tak.GPS, "3 min old; über Satellit", MOVES)
+SEEN = Sighting(
+    HUT, NOW, NOW + timedelta(minutes=30), tak.HOW_GPS, "3 min old; über Satellit", MOVES
+)
 SAID = GeoChat(ADA, OLGA, "m-1", "two are <injured> & cold")
 
 
@@ -62,7 +64,7 @@ def test_node_cot_reads_the_position_and_age_of_a_unit() -> None:
     assert (properties["callsign"], properties["type"], properties["how"]) == (
         "Ada",
         tak.UNIT,
-        tak.GPS,
+        tak.HOW_GPS,
     )
     assert properties["remarks"] == SEEN.remarks
     assert feature["geometry"]["coordinates"][2] == 1520

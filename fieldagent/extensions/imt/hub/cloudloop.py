@@ -38,7 +38,7 @@ from fieldagent.hub.operator.contract import (
     Verdict,
 )
 from fieldagent.hub.operator.failures import (
-    FIXED_CAUSE_RETRY_S,
+    NEEDS_PERSON_RETRY_S,
     Failure,
     Scope,
     make_no_answer,
@@ -91,16 +91,19 @@ CLOUDLOOP = {
         "401",
         _A,
         "Cloudloop refuses the token: correct the file cloudloop-token",
-        FIXED_CAUSE_RETRY_S,
+        NEEDS_PERSON_RETRY_S,
     ),
     402: Failure(
-        "402", _A, "the Cloudloop account has no credit left: buy some", FIXED_CAUSE_RETRY_S
+        "402", _A, "the Cloudloop account has no credit left: buy some", NEEDS_PERSON_RETRY_S
     ),
     403: Failure(
-        "403", _A, "the token may not send at Cloudloop: give it that right", FIXED_CAUSE_RETRY_S
+        "403", _A, "the token may not send at Cloudloop: give it that right", NEEDS_PERSON_RETRY_S
     ),
     404: Failure(
-        "404", _D, "Cloudloop does not know the device's thing on this account", FIXED_CAUSE_RETRY_S
+        "404",
+        _D,
+        "Cloudloop does not know the device's thing on this account",
+        NEEDS_PERSON_RETRY_S,
     ),
     429: Failure("429", _G, "Cloudloop is called too often", 60.0),
 }
@@ -110,7 +113,7 @@ NO_THING = Failure(
     _D,
     "Cloudloop addresses a modem by its thing, which the hub learns from its first message:"
     " send one from the kit, or set it with `device add --thing`",
-    FIXED_CAUSE_RETRY_S,
+    NEEDS_PERSON_RETRY_S,
 )
 _CREDIT = re.compile(r"credit|balance|fund", re.IGNORECASE)
 
@@ -244,7 +247,10 @@ class _Refused(Exception):
         known_error = CLOUDLOOP.get(self.status)
         error_text = str(self)[: lingo.ERROR_CHARACTERS_MAX]
         return known_error or Failure(
-            str(self.status), Scope.MESSAGE, f"Cloudloop reports: {error_text}", FIXED_CAUSE_RETRY_S
+            str(self.status),
+            Scope.MESSAGE,
+            f"Cloudloop reports: {error_text}",
+            NEEDS_PERSON_RETRY_S,
         )
 
 

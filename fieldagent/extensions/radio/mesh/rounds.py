@@ -407,14 +407,14 @@ class Rounds:
                 if not is_due:
                     item.due_at = max(item.due_at, self._ordinary_at)
                 item.hub_due = max(item.hub_due, self._ordinary_at)
-            again = self._list_due(item, now, is_packet_leaving=is_due)
+            again = self._take_due_packets(item, now, is_packet_leaving=is_due)
             if again and not item.entry.sos:
                 capacity -= _count_bytes(item)
                 self._ordinary_at = now + PACKET_SPACING_S
             repeats += again
         return repeats
 
-    def _list_due(
+    def _take_due_packets(
         self, item: RepeatableItem, now: float, *, is_packet_leaving: bool
     ) -> list[RepeatedPacket]:
         repeats: list[RepeatedPacket] = []
