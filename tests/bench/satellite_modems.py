@@ -1,6 +1,7 @@
 """Measures a message on each kind of satellite modem: bytes on the air as a ratio to the payload,
 the billed amount for the corpus, and the processor time from a POST to the first byte for the
-modem. One language would look cheaper than another, so each has its rows.
+modem. Texts in different languages compress differently, so the table has separate rows for each
+language.
 """
 
 from __future__ import annotations
