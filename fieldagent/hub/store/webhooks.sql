@@ -1,6 +1,6 @@
--- Webhooks: items are sent to them by HTTP.
+-- Webhooks, to which the hub sends items by HTTP.
 
-CREATE TABLE webhook (
+CREATE TABLE webhook ( -- address at which a program receives the items of a workspace
     id {id},
     workspace {int} NOT NULL REFERENCES workspace ON DELETE CASCADE,
     url TEXT NOT NULL,
@@ -12,13 +12,13 @@ CREATE TABLE webhook (
     failing_since {real},
     disabled {real},
     reason TEXT NOT NULL DEFAULT '',
-    after {int} NOT NULL DEFAULT 0, -- minutes without an answer to an SOS
-    batch {int} NOT NULL DEFAULT 0, -- items in an array; 0: no array
-    quiet_until {real} NOT NULL DEFAULT 0, -- from Retry-After
-    steps {int} NOT NULL DEFAULT 0 -- 1: gets the stages of each item
+    after {int} NOT NULL DEFAULT 0, -- minutes without an answer to an SOS, 0 for all items at once
+    batch {int} NOT NULL DEFAULT 0, -- largest number of items in an array, 0 for no array
+    quiet_until {real} NOT NULL DEFAULT 0, -- end of the pause that Retry-After requested
+    steps {int} NOT NULL DEFAULT 0 -- 1 if the webhook gets the delivery steps of each item
 );
 
-CREATE TABLE webhook_delivery (
+CREATE TABLE webhook_delivery ( -- delivery of one item to one webhook
     webhook {int} NOT NULL REFERENCES webhook ON DELETE CASCADE,
     item {int} NOT NULL REFERENCES item ON DELETE CASCADE,
     state TEXT NOT NULL, -- waiting, handed, dead
@@ -26,12 +26,12 @@ CREATE TABLE webhook_delivery (
     not_before {real} NOT NULL DEFAULT 0,
     claimed_until {real} NOT NULL DEFAULT 0,
     reason TEXT NOT NULL DEFAULT '',
-    sender {int} NOT NULL DEFAULT 0, -- the item's kit; without one, its sender
-    claimed_by {int} NOT NULL DEFAULT 0, -- a worker
-    batch {int} NOT NULL DEFAULT 0, -- its first item
-    steps {int} NOT NULL DEFAULT 0, -- stages that the item has reached
-    told {int} NOT NULL DEFAULT -1, -- stages sent; -1: none
-    telling {int} NOT NULL DEFAULT 0, -- stages in the current post
+    sender {int} NOT NULL DEFAULT 0, -- kit, or sender without a kit, or -item for an incident
+    claimed_by {int} NOT NULL DEFAULT 0, -- number in `worker`
+    batch {int} NOT NULL DEFAULT 0, -- first item of the array, 0 for no array
+    steps {int} NOT NULL DEFAULT 0, -- number of delivery steps that the item has reached
+    told {int} NOT NULL DEFAULT -1, -- number of sent steps, -1 before the item itself was sent
+    telling {int} NOT NULL DEFAULT 0, -- number of steps in the current request
     PRIMARY KEY (webhook, item)
 );
 CREATE INDEX webhook_delivery_of_item ON webhook_delivery (item);
