@@ -251,7 +251,7 @@ class HubChannelOptions(NamedTuple):
     key: bytes | None = None
     """Key that authenticates transmissions. None if they have no tag."""
     credits_per_day: int | None = None
-    """None if there is no budget."""
+    """Credits of a UTC day. None if there is no budget."""
     reserve: int = 0
     """Credits of the budget that only an SOS may use."""
     bytes_limit: DayLimit = NO_LIMIT
