@@ -30,13 +30,14 @@ writes it from the code.
 The agent and the hub each read one settings file. It contains Java properties in UTF-8: a key, `=`
 and a value in each line. A line that starts with `#` is a comment. Defaults are in brackets. A
 setting without a default is off. Unknown keys and wrong values are errors, and the program shows
-all of them at once. `fieldagent check` tests the settings of an agent.
+all of them at once. `fieldagent check` tests the settings of an agent, and `fieldagent hub check`
+those of a hub.
 
 An environment variable replaces a setting of the file. `FIELDAGENT_HUB_PORT` replaces `port` of the
 hub, and `FIELDAGENT_AGENT_API_PORT` replaces `api-port` of the agent. To read the value from the
 first line of a file, such as a container's secret, add `_FILE` to the name of the variable and set
-the path of the file. An unknown variable with one of these prefixes is an error. `fieldagent check`
-lists the variables that replace settings.
+the path of the file. An unknown variable with one of these prefixes is an error. Both checks list
+the variables that replace settings.
 
 Settings with secrets (`hub-token`, keys, `webhook-secret`) belong in a file that only its user can
 read. The installer sets these rights.

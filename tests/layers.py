@@ -133,6 +133,7 @@ INSIDE = {
             "qr_code",
             "place",
             "item",
+            "findings",
         ),
         *("kit", "hub"),
         *("arguments", "completion", "manual"),

@@ -26,8 +26,8 @@ T = TypeVar("T")
 NUMBER, NAME = "999999", "nobody"
 OTHERS = ("12h", "47.0", "08:00-17:00")
 """Values of arguments that are neither a name nor a number."""
-APART = {f"fieldagent hub {name}" for name in ("run", "init", "device make")}
-"""Commands that run forever, make the workspace, or make many kits."""
+APART = {f"fieldagent hub {name}" for name in ("run", "check", "init", "device make")}
+"""Commands that run forever, check the settings, make the workspace, or make many kits."""
 
 
 def find_accepted_value(action: argparse.Action, like: str) -> list[str]:

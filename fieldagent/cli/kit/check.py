@@ -6,13 +6,11 @@ from __future__ import annotations
 
 import argparse
 import errno
-import json
 import os
 import pwd
 import shlex
 import shutil
 import socket
-import sys
 from collections.abc import Container, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -30,19 +28,16 @@ from fieldagent.agent.network_page import get_files
 from fieldagent.agent.outbound.budget import compute_sos_reserve
 from fieldagent.agent.satellites.registry import load_modem
 from fieldagent.agent.settings import ENVIRONMENT, Settings, get_channels, load
+from fieldagent.cli.findings import check_map, make_settings_finding, print_findings
 from fieldagent.kit.local_http import CallFailed, call
-from fieldagent.page import map_file
-from fieldagent.page.tiles import UnusableMap
 from fieldagent.system.as_owner import switch_to_owner_of
 from fieldagent.system.directories import is_held
-from fieldagent.system.environment_settings import get_variables
 from fieldagent.system.exit_codes import MISSING, OK, SETTINGS
 from fieldagent.system.finding import Finding
 from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.named_object import import_own
 from fieldagent.system.properties import InvalidSettings
 from fieldagent.system.signals import run_breakable
-from fieldagent.system.terminal import format_lines, format_state
 from fieldagent.system.wording import describe_reason, format_count
 
 HUB_TIMEOUT_S = 30.0
@@ -65,24 +60,8 @@ def check(arguments: argparse.Namespace) -> int:
     except OSError as error:
         findings = [Finding(False, f"the settings cannot be read: {describe_reason(error)}")]
     else:
-        findings = [Finding(True, _check_understood()), *_check_as_agent(settings)]
-    good = all(finding.good for finding in findings)
-    if arguments.json:
-        print(json.dumps({"good": good, "findings": [f._asdict() for f in findings]}))
-    else:
-        for finding in findings:
-            mark = format_state("ok" if finding.good else "BAD", 3)
-            stream = sys.stdout if finding.good else sys.stderr
-            print(format_lines(f"{mark} {finding.text}", 1 if finding.good else 2), file=stream)
-    return OK if good else code
-
-
-def _check_understood() -> str:
-    names = get_variables(os.environ, ENVIRONMENT).values()
-    variables_note = (
-        f"; these variables replace settings of the file: {', '.join(names)}" if names else ""
-    )
-    return f"the settings are understood{variables_note}"
+        findings = [make_settings_finding(ENVIRONMENT), *_check_as_agent(settings)]
+    return OK if print_findings(findings, as_json=arguments.json) else code
 
 
 def _check_as_agent(settings: Settings) -> Iterator[Finding]:
@@ -131,7 +110,7 @@ def _list_findings(settings: Settings) -> Iterator[Finding]:
     if settings.inbound_hook is not None:
         yield _check_command("inbound-hook", settings.inbound_hook)
     if settings.map_file is not None:
-        yield _map(settings.map_file)
+        yield check_map(settings.map_file)
     if settings.page_listen:
         yield _check_page(settings)
     if not (settings.inbound_hook or settings.webhook_address or _has_hook(settings)):
@@ -248,14 +227,6 @@ def _find_running(settings: Settings) -> RunningAgent:
             Finding(False, f"{running_text} and does not answer on port {port}: {mend}")
         )
     return RunningAgent()
-
-
-def _map(path: Path) -> Finding:
-    try:
-        description = map_file.read_about(path)
-    except UnusableMap as unusable:
-        return Finding(False, str(unusable))
-    return Finding(True, f"{path} has a map, zoom {description.lowest} to {description.highest}")
 
 
 def _check_page(settings: Settings) -> Finding:

@@ -40,17 +40,24 @@ def make_passkeys(
     """
     if settings.console_address is None:
         return None
-    try:
-        from fieldagent.hub.access.passkeys import Passkeys
-    except ImportError as error:
-        log.warning(
-            "sign-in with a passkey is off: %s; see docs/how-to/passkeys.md, or remove"
-            " console-address. %s installs it",
-            error,
-            BROUGHT_BY,
-        )
+    if fault := find_missing_library():
+        log.warning("%s", fault)
         return None
+    from fieldagent.hub.access.passkeys import Passkeys
+
     return Passkeys(store, settings.console_address, clock)
+
+
+def find_missing_library() -> str:
+    """Return the reason why passkeys are off, with the fix, or "" if their library is installed."""
+    try:
+        import fieldagent.hub.access.passkeys  # noqa: F401
+    except ImportError as error:
+        return (
+            f"sign-in with a passkey is off: {error}; see docs/how-to/passkeys.md, or remove"
+            f" console-address. {BROUGHT_BY} installs it"
+        )
+    return ""
 
 
 class PasskeyRoutes:
