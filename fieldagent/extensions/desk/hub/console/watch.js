@@ -3,8 +3,10 @@
 
 import { otherDispatchers, singly } from "./acts.js";
 import { call, me, Refused, trouble } from "./hub.js";
-import { say } from "./language.js";
+import { say, spoken } from "./language.js";
 import { by, element, moment, put, tell } from "./text.js";
+
+await spoken;
 
 /** Seconds of a watch that is taken here. */
 const SHIFT = 8 * 3600;
@@ -67,8 +69,24 @@ async function listOthers() {
   if (!others.length) tell("watch-fault", say("There is no other dispatcher. An administrator can add one."));
 }
 
-/** Connects the buttons of the watch. */
+/** Returns the section of the watch, without its state. */
+const section = () => element("section", { id: "watch", "aria-label": say("Watch"), hidden: true },
+  element("p", { id: "watch-told", role: "status" }),
+  element("p", { id: "watch-fault", class: "fault", role: "alert" }),
+  element("div", { class: "deeds" },
+    element("button", { type: "button", id: "watch-take", class: "plain", hidden: true }),
+    element("button", { type: "button", id: "watch-end", class: "plain", hidden: true }, say("End my watch"))),
+  element("details", { id: "watch-over", hidden: true }, element("summary", {}, say("Hand over my watch")),
+    element("form", { id: "watch-form" },
+      element("label", {}, say("Next dispatcher"), " ", element("select", { id: "watch-to", required: true })),
+      element("label", {}, say("Information for them"), " ", element("input", { id: "watch-note", maxlength: 2000, autocomplete: "off" })),
+      element("button", {}, say("Ask them")))),
+  element("details", { id: "watch-before", hidden: true }, element("summary", {}, say("Earlier watches")),
+    element("ol", { id: "watch-list" })));
+
+/** Adds the watch to the desk, above the open SOS. */
 export function setUp() {
+  by("calm").before(section());
   by("watch-take").addEventListener("click", () => act("take", { seconds: SHIFT }));
   by("watch-end").addEventListener("click", () => act("end", { note: "" }));
   by("watch-over").addEventListener("toggle", () => listOthers().catch(trouble));
