@@ -121,6 +121,8 @@ class HubPart:
     identifier. Each export of the script is optional. `console.js` calls `setUp`, `startSession`,
     `load` and `endSession`, and `chart.js` calls `loadMap` and `drawOnMap`. `administration.js`
     shows `subjects`, and `usage.js` shows the result of `linksOf`."""
+    console_subjects: Sequence[str] = ()
+    """Names of the script's `subjects`. Each has a page at `/console/administration/NAME`."""
 
 
 def list_hub_parts() -> list[HubPart]:

@@ -23,7 +23,7 @@ from fieldagent.hub.access.caller import ADMINISTRATOR, Caller, Purpose
 from fieldagent.hub.console import passkeys
 from fieldagent.hub.console.passkeys import PasskeyRoutes
 from fieldagent.hub.operator.registry import get_operators
-from fieldagent.hub.part import list_console_parts
+from fieldagent.hub.part import list_console_parts, list_hub_parts
 from fieldagent.hub.settings import HubSettings, is_behind_tls
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.package.strict_json import NotJson, load_document
@@ -72,13 +72,16 @@ PAGES = (
     *("/console/administration", "/console/administration/{subject}"),
     *("/console/fleet", "/console/account"),
 )
-SUBJECTS = (
-    *("devices", "radio", "users", "keys", "tokens", "webhooks", "contacts", "letters", "audit"),
-)
-"""Subjects of administration. Each has a page."""
+_SUBJECTS = ("devices", "radio", "users", "keys", "tokens", "webhooks", "letters", "audit")
+"""Subjects of administration in the core. Each has a page."""
 MEMBERS = ("username", "password", "workspace", "newPassword")
 PASSWORD_LEAST, PASSWORD_MOST = 10, 200
 """Smallest and largest number of characters of a password that a user chooses in the console."""
+
+
+def list_subjects() -> list[str]:
+    """Return the subjects of administration, those of the core and of all extensions."""
+    return [*_SUBJECTS, *(name for part in list_hub_parts() for name in part.console_subjects)]
 
 
 class Console:
@@ -112,7 +115,7 @@ class Console:
                 __name__,
                 NAMES,
                 pictures_of,
-                SUBJECTS,
+                list_subjects(),
                 extension_packages=list_console_parts(),
             ),
             *map_tiles.make_map_routes(CarriedMap(settings.map_file), signed_in, tiles or None),

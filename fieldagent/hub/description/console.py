@@ -20,7 +20,7 @@ from fieldagent.http.openapi import (
 )
 from fieldagent.http.openapi_parts import UNIX_TIME
 from fieldagent.hub.access.caller import ROLES
-from fieldagent.hub.console import NAMES, PASSWORD_MOST, SUBJECTS
+from fieldagent.hub.console import NAMES, PASSWORD_MOST, list_subjects
 from fieldagent.hub.description.common import (
     DISPATCHER,
     FAULTS,
@@ -90,7 +90,7 @@ CALLS = (
         "GET /console/administration/{subject}",
         "consoleOfSubject: The same page, showing one of these subjects",
         _PAGE,
-        parameters=[segment("subject", enumeration(*SUBJECTS))],
+        parameters=[segment("subject", enumeration(*list_subjects()))],
     ),
     call("GET /console/account", "consoleOfAccount: The same page, showing your passkeys", _PAGE),
     call("GET /console/fleet", "consoleOfFleet: The same page, showing the fleet", _PAGE),

@@ -80,6 +80,7 @@ CONTACTS = HubPart(
     exports={"contacts": contacts.list_alarm_contacts},
     refusals=refusals.__name__,
     console=_CONSOLE,
+    console_subjects=("contacts",),
 )
 PUSH = HubPart(routes=_make_push_routes, console=_CONSOLE)
 WATCH = HubPart(
