@@ -53,6 +53,19 @@ def choose_alphabet(text: str) -> Alphabet:
     return Alphabet.GSM7 if all(each in _CODES for each in text) else Alphabet.UCS2
 
 
+_TYPOGRAPHY = str.maketrans(
+    {"\u00a0": " ", "’": "'", "‘": "'", "“": '"', "”": '"', "„": '"', "«": '"', "»": '"'}
+    | {"–": "-", "—": "-", "…": "..."}
+)
+
+
+def replace_typography(text: str) -> str:
+    """Return the text with plain quotes, dashes and spaces. One typographic character turns an SMS
+    of 160 characters into one of 70.
+    """
+    return text.translate(_TYPOGRAPHY)
+
+
 def count_units(text: str, alphabet: Alphabet) -> int:
     """Return the number of septets or 16-bit units. Raises KeyError if a character is not in the
     alphabet.

@@ -54,3 +54,14 @@ def test_sms_contains_position_code_and_text_in_each_language(language: str) -> 
     latin = make_short_text(replace(notice, said="leg broken", place=""), answers=True)
     assert (sms_alphabet.choose_alphabet(latin) is Alphabet.UCS2) == (language == "uk")
     assert translate_from(PACKAGE, language, "Other text goes to the kit.") in latin
+
+
+def test_typographic_characters_do_not_shorten_an_sms() -> None:
+    """A phone writes ’ for ', and each such character would turn 160 characters into 70."""
+    said = "the rope’s gone – “help” … " * 6
+    notice = Notice("id", "SOS 12\u00a0: kit-ada", "all of it", said=said, code="471123")
+    text = make_short_text(notice, answers=True)
+    assert sms_alphabet.choose_alphabet(text) is Alphabet.GSM7
+    assert "SOS 12 : kit-ada" in text and 'the rope\'s gone - "help" ...' in text
+    # A program gets the text as it is.
+    assert make_short_text(replace(notice, whole=True, text=said), answers=True) == said

@@ -8,7 +8,7 @@ from functools import partial
 from fieldagent.hub.contact.contract import Notice
 from fieldagent.page.language import translate_from
 from fieldagent.wire import sms_alphabet
-from fieldagent.wire.sms_alphabet import Alphabet
+from fieldagent.wire.sms_alphabet import Alphabet, replace_typography
 
 PARTS_BY_ALPHABET = {Alphabet.GSM7: 2, Alphabet.UCS2: 3}
 """Largest number of SMS for one notice. One SMS has 160 characters in GSM-7 and 70 characters in
@@ -22,8 +22,9 @@ def make_short_text(notice: Notice, *, answers: bool) -> str:
     translate = partial(translate_from, __package__, notice.language)
     if notice.whole:
         return notice.text
+    subject, said = replace_typography(notice.subject), replace_typography(notice.said)
     if not notice.link and not notice.code:
-        return _cut_to_fit(notice.text, lambda text: text)
+        return _cut_to_fit(replace_typography(notice.text), lambda text: text)
     lines = [notice.place] if notice.place else [translate("Position unknown.")]
     if answers and notice.code:
         lines.append(translate("To take over, reply: OK {code}", code=notice.code))
@@ -33,15 +34,15 @@ def make_short_text(notice: Notice, *, answers: bool) -> str:
         lines.append(notice.desk)
 
     def join_whole(detail: str) -> str:
-        heading = f"{notice.subject}{': ' if detail else ''}{detail}"
+        heading = f"{subject}{': ' if detail else ''}{detail}"
         return "\n".join([heading, *lines])
 
     if answers and notice.code:
         hint = translate("Other text goes to the kit.")
-        full = f"{join_whole(notice.said)}. {hint}"
+        full = f"{join_whole(said)}. {hint}"
         if _is_fitting(full):
             return full
-    return _cut_to_fit(notice.said, join_whole)
+    return _cut_to_fit(said, join_whole)
 
 
 def _is_fitting(text: str) -> bool:
