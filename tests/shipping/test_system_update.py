@@ -184,7 +184,10 @@ def test_unbootable_system_is_abandoned_by_the_boot_loader(board: Board, system:
     board.boot()
     assert slot(board) == "b"
     code, output = wait_for_result(board)
-    assert (code, "9.0.1 did not work, and 9.0.0 runs again: it did not start" in output) == (
+    assert (
+        code,
+        "9.0.1 did not work, and 9.0.0 runs again: the system did not start" in output,
+    ) == (
         1,
         True,
     )
