@@ -56,7 +56,7 @@ def test_every_link_has_a_target(page: Path) -> None:
         assert not anchor or anchor in headings(there), link
 
 
-SORTED = [page for page in PAGES if page.parent.parent.name == "docs"]
+SORTED = [page for page in PAGES if page.parent.parent == ROOT / "docs"]
 """The pages by kind: start, how-to, reference, explain and the handbook."""
 
 
