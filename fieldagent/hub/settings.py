@@ -248,7 +248,7 @@ KEYS = (
         read_absolute_path,
         None,
         "PMTiles or MBTiles file for the console's map, raster or vector (docs/how-to/maps.md);"
-        " without it, coasts and borders",
+        " without it, coastlines and borders",
     ),
     Key(
         "map-tiles",

@@ -170,9 +170,8 @@ KEYS = (
         "radio-hops",
         make_integer_reader(1, 7, "transmissions"),
         3,
-        "maximum transmissions of an SOS, or of an item for the hub, on its way. "
-        "In a line of kits, an SOS reaches that many kits in each direction. With "
-        "1, this kit relays nothing (3)",
+        "maximum transmissions of an item on its way. In a line of kits, an item reaches that many"
+        " kits in each direction. With 1, this kit relays nothing (3)",
     ),
     Key(
         "radio-relay",
