@@ -30,9 +30,10 @@ CORE = (
     *("tests/agent/test_settings.py", "tests/agent/test_rest.py"),
     *("tests/hub/test_store.py", "tests/hub/test_push_api.py", "tests/hub/test_settings.py"),
     *("tests/package", "tests/wire", "tests/cli/test_arguments.py"),
+    "tests/cli/test_demo_hub.py",
 )
-"""Tests of the core that start both programs. All others are only imported. Without `lab`, replayed
-traces are the modem."""
+"""Tests of the core that start both programs and the demo. All others are only imported. Without
+`lab`, replayed traces are the modem."""
 
 
 def tree_without(extension: str, target: Path) -> Path:
