@@ -122,7 +122,7 @@ def _of_ada(own: dict[str, Any]) -> str:
     others = [each for each in steps if not each.startswith("left by ")]
     phrases = ([f"left by {' and '.join(sorted(left))}"] if left else []) + [*dict.fromkeys(others)]
     memory = "not on the disk" in own["steps"][0].get("text", "")
-    first = "raised, and told that it is not on the disk" if memory else "raised"
+    first = "raised, with a warning that it is not on the disk" if memory else "raised"
     return "; ".join([first, *phrases] if memory else phrases or [first, "next try"])
 
 
@@ -141,7 +141,7 @@ def _of_olga(there: Cell, at_desk: list[dict[str, Any]]) -> str:
         return "no hub"
     if not there.desk.signed_in:
         return "signed out; " + (
-            "the pager was told" if there.desk.pager.got else "nobody told yet"
+            "her pager was notified" if there.desk.pager.got else "nobody was notified yet"
         )
     if not at_desk:
         return "nothing"
