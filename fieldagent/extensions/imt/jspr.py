@@ -110,7 +110,9 @@ class LineReader:
 
 
 def _read(raw: bytes) -> JsprLine | None:
-    """Parse the last match in the bytes. Noise before the line may look like a line."""
+    """Return the line at the end of `raw`, or None if there is none. Noise before the line may
+    itself look like the start of a line, so the last match counts.
+    """
     line = raw.rstrip()
     head = _HEAD.search(line) if line.endswith(b"}") else None
     if head is None:

@@ -306,7 +306,7 @@ class MoMessage:
                 f"an IMT message has 1 to {PAYLOAD_BYTES} bytes, this one {len(body)}"
             )
         self._body_with_crc = memoryview(body + compute_crc(body))
-        self.last_given = False
+        self.last_handed_over = False
         """True if the modem has the last segment. The message may then have been sent."""
 
     def __len__(self) -> int:
@@ -322,7 +322,7 @@ class MoMessage:
             raise RemoteProtocolError(
                 f"the modem asks for bytes {request.start} to {end} of {len(self._body_with_crc)}"
             )
-        self.last_given = self.last_given or end == len(self._body_with_crc)
+        self.last_handed_over = self.last_handed_over or end == len(self._body_with_crc)
         data = base64.b64encode(self._body_with_crc[request.start : end]).decode("ascii")
         return jspr.encode_put(
             "messageOriginateSegment",

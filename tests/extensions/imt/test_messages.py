@@ -171,14 +171,14 @@ def test_message_key_survives_packing(key: MessageKey) -> None:
 def test_segments_add_up_to_the_message_and_its_crc(body: bytes) -> None:
     message, whole, start = MoMessage(body), b"", 0
     while start < len(message):
-        assert not message.last_given, "before its last segment nothing can leave"
+        assert not message.last_handed_over, "before its last segment nothing can leave"
         length = min(messages.SEGMENT_BYTES, len(message) - start)
         request = message.make_segment(SegmentWanted(KEY, start, length))
         fields = read_line("200 " + request.decode().partition(" ")[2].rstrip("\r")).body
         assert (fields["segment_length"], fields["segment_start"]) == (length, start)
         whole += base64.b64decode(fields["data"])
         start += length
-    assert message.last_given
+    assert message.last_handed_over
     assert whole == body + messages.compute_crc(body)
 
 
@@ -192,7 +192,7 @@ def test_request_for_a_segment_out_of_range_raises() -> None:
     message = MoMessage(b"abc")
     with pytest.raises(RemoteProtocolError, match="bytes 4 to 6 of 5"):
         message.make_segment(SegmentWanted(KEY, 4, 2))
-    assert not message.last_given
+    assert not message.last_handed_over
 
 
 @pytest.mark.parametrize("word", messages.FINAL)

@@ -74,7 +74,7 @@ KILLS = {
     "before the intent": (f"{OUTBOX}.record_intent", 0),
     "before it is offered": (f"{MODEM}:ImtModem.offer_message", 0),
     "before its number is on disk": (f"{OUTBOX}.record_intent", 1),
-    "before all of it is given": (f"{MODEM}:ImtModem.wait_until_given", 0),
+    "before all of it is given": (f"{MODEM}:ImtModem.wait_until_handed_over", 0),
     "while it is on its way": (f"{DRIVER}:ImtDriver._wait_until_ended", 0),
     "before its end is on disk": (f"{OUTBOX}.settle", 0),
     "before its end is told": (f"{OUTBOX}._end", 0),

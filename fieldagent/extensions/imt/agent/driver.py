@@ -82,12 +82,13 @@ SOS_TRANSIT_MAX = 6 * 3600.0
 """Seconds after which the driver gives up an SOS for now. According to the manufacturer, the modem
 itself gives up before that."""
 IDLE_CHECKS = 2
-"""Number of consecutive checks that find the modem idle. After that, the driver gives up the
-current message, because its status was lost."""
+"""Number of consecutive checks that must find the modem idle before the driver gives up the current
+message. If an idle modem has not reported the end of the message, the report was lost."""
 CANCEL_MAX_S = 20.0
 """Seconds within which the modem must report the end of a message that the driver gave up."""
 FILL_BYTES = messages.SEGMENT_BYTES - messages.CRC_BYTES
-"""Largest number of bytes that waiting entries fill in one message. They fit into one segment."""
+"""Number of bytes up to which the agent adds waiting entries to a message, so that the message fits
+into one segment."""
 MODEM_LOST_ERRORS = (PortLost, ImtSilent, ImtReset, RemoteProtocolError)
 WENT_FIRST = MoStatus(SessionVerdict.NOT_SENT, "an SOS was sent first")
 NOBODY_KNOWS = (
@@ -98,8 +99,8 @@ NOBODY_KNOWS = (
 
 @dataclass(slots=True)
 class ImtPace:
-    """State that remains when the port is closed: pauses of the link, and received messages that
-    are not stored yet.
+    """State that is kept while the port is closed: the pauses of the link, and received messages
+    that are not stored yet.
     """
 
     random: randomness.Random
@@ -144,8 +145,8 @@ async def run(
 
 
 async def _store_mail(reception: Reception, mail: Mailbag) -> NoReturn:
-    """Store received messages on disk. If the agent stops, messages that are not stored yet are
-    stored before the function ends.
+    """Store received messages on disk until cancelled. On cancellation, first store the messages
+    that still wait.
     """
     while True:
         await mail.wait_for_first()
@@ -272,7 +273,7 @@ class ImtDriver:
             self.link.state = LinkState.BUSY
             status = await self._exchange_message(transmission, outgoing)
         except BaseException:
-            if not outgoing.message.last_given and not again:
+            if not outgoing.message.last_handed_over and not again:
                 with trio.CancelScope(shield=True):
                     await self.outbox.settle(
                         transmission, Outcome.NOT_SENT, reason="the modem is away"
@@ -294,8 +295,8 @@ class ImtDriver:
             transmission, modem=self.modem.facts.imei, at_modem=outgoing.key.pack()
         )
         is_urgent = transmission.urgent
-        await self._wait(SEGMENTS_MAX_S, partial(self.modem.wait_until_given, outgoing))
-        if outgoing.message.last_given:
+        await self._wait(SEGMENTS_MAX_S, partial(self.modem.wait_until_handed_over, outgoing))
+        if outgoing.message.last_handed_over:
             await self._wait_until_ended(outgoing.key, urgent=is_urgent)
         if outgoing.status is not None:
             return messages.find_mo_status(outgoing.status)

@@ -142,7 +142,7 @@ class ImtModem:
     topic_name: str = messages.RAW
     lines: jspr.LineReader = field(default_factory=jspr.LineReader)
     news: trio.Event = field(default_factory=trio.Event)
-    """Set when the modem sent an unsolicited report, and then replaced."""
+    """Event that is set at each report of the modem, and then replaced by a new event."""
     facts: ModemFacts = field(default_factory=ModemFacts)
     outgoing: Outgoing | None = None
     ended: dict[messages.MessageKey, str] = field(default_factory=dict)
@@ -160,8 +160,8 @@ class ImtModem:
     """Held while one line is written."""
 
     async def listen(self) -> NoReturn:
-        """Pass on answers and process reports from the port until it fails. Raises ImtReset,
-        PortLost.
+        """Read from the port until it fails: pass answers to the waiting request, and process
+        reports. Raises ImtReset, PortLost.
         """
         while True:
             data = await self.port.read()
@@ -186,8 +186,8 @@ class ImtModem:
             log.warning("the modem sent an invalid line: %s", error)
 
     async def _process_event(self, event: messages.Event | None) -> None:
-        # The first two events occur within a message. The waiting tasks need only the end of the
-        # message.
+        # SegmentWanted and MtSegment occur within a message. Do not wake the waiting tasks, because
+        # they need only the end of a message.
         if isinstance(event, messages.SegmentWanted):
             await self._send_segment(event)
             return
@@ -423,14 +423,16 @@ class ImtModem:
             raise ImtSilent("the modem has accepted a message and does not name it")
         return None
 
-    async def wait_until_given(self, outgoing: Outgoing) -> None:
-        """Wait until the modem has all segments, or requests no more."""
-        while not outgoing.message.last_given and outgoing.status is None:
+    async def wait_until_handed_over(self, outgoing: Outgoing) -> None:
+        """Wait until the modem has the last segment of the message, or has reported the end of the
+        message.
+        """
+        while not outgoing.message.last_handed_over and outgoing.status is None:
             await self.news.wait()
 
     async def cancel(self, key: messages.MessageKey) -> bool:
-        """Ask the modem to cancel a message. Return True if the modem tries to cancel it. Its
-        status then shows the result.
+        """Ask the modem to cancel a message. Return True if the modem tries to cancel it. The final
+        status then shows whether the message was sent before.
         """
         self.given_up.add(key)
         line = await self.request_answer(

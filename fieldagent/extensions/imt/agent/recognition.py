@@ -32,8 +32,8 @@ PROBE = Probe(
     b"\r" + jspr.encode_get(TARGET),
     _can_answer_jspr,
 )
-"""Probe of a port. The sources mention only one baud rate of a 9704. The other rates are common
-rates near it."""
+"""Probe of a port. The documentation mentions only one baud rate of a 9704. The other rates are
+common rates near it."""
 
 
 def _request_answer(reply: bytes) -> jspr.JsprLine | None:

@@ -11,8 +11,8 @@ from fieldagent.wire.trace import CAME, SENT, TraceRecord
 
 
 def mask(records: Sequence[TraceRecord]) -> list[TraceRecord]:
-    """Replace the bytes of segments by zeros. Their CRC is then zero, and their base64 consists of
-    `A`. If a message to the host has a wrong CRC, its replacement ends with a one.
+    """Replace the bytes of segments by zeros, which are `A` in base64 and have a CRC of zero. If a
+    message to the host has a wrong CRC, its last byte becomes one, so that its CRC stays wrong.
     """
     copies = list(records)
     for direction in (SENT, CAME):

@@ -265,7 +265,9 @@ class _Webhook:
         self._host = host
 
     async def judge(self, head: Request) -> str:
-        """Reject unknown callers from the head of the request, before the body is read."""
+        """Return `cloudloop` as the name of the caller if the path ends with a valid secret. Raises
+        Problem 404 otherwise. Called with the head of the request, before the body is read.
+        """
         secret = head.path.rpartition("/")[2].encode()
         matches = [hmac.compare_digest(secret, each) for each in self._secrets]
         if not any(matches):
