@@ -49,17 +49,18 @@ IS_LATER_SQL = {
     "leg": "leg.status IS NULL AND excluded.status IS NOT NULL",
     "handover": "handover.state = 'waiting' AND excluded.state <> 'waiting'",
 }
-"""SQL conditions by table. A condition is true if the second of two rows with the same key is
-newer."""
+"""SQL conditions by table. A condition is true if the new row (`excluded`) is later than the stored
+row with the same key."""
 TYPES = {"INTEGER": (int,), "REAL": (int, float), "TEXT": (str,), "BLOB": (bytes,)}
 DEFAULTS: dict[str | None, Value] = {"0": 0, "1": 1, "''": ""}
-"""Value of a column that is missing in an old row, by the text of the default in the schema."""
+"""Values for a column that an old row does not contain. The key is the text of the column's default
+in the schema."""
 CHANNELS = frozenset(Channel)
 NAMED_MAX = 20
-"""Largest number of ids that are listed individually."""
+"""Largest number of Package ids that the report lists."""
 
-Found = dict[str, Value]
-"""Values of a row by the names of its columns."""
+RowValues = dict[str, Value]
+"""Values of a row by column name."""
 
 
 @dataclass
@@ -74,8 +75,8 @@ class LossCount:
     payloads_lost: int = 0
 
     def describe_count(self) -> str:
-        """Return a sentence about the saved and the lost content. People must post lost Packages
-        again.
+        """Return a sentence with the numbers of saved and lost Packages and payloads. If Packages
+        were lost, the sentence asks people to post them again.
         """
         text = f"intact Packages: {self.packages}, {self.waiting} of them to be sent"
         text += f"; intact payloads: {self.payloads}"
@@ -125,13 +126,13 @@ class _Table:
             f" {then if name in IS_LATER_SQL else 'ON CONFLICT DO NOTHING'}"
         )
 
-    def read_row(self, record: Row) -> Found | None:
+    def read_row(self, record: Row) -> RowValues | None:
         """Return the record as a row of this table, or None if the record does not fit the
         table.
         """
         if (record.rowid is None) != self._in_key_order or len(record.values) > len(self._columns):
             return None
-        row: Found = {}
+        row: RowValues = {}
         for index, (_, name, kind, required, default, key) in enumerate(self._columns):
             # An old row does not contain a value for a column that was added later.
             value: Value = DEFAULTS.get(default)
@@ -165,7 +166,7 @@ class _Salvage:
         """Ids of Packages by sequence, from an index."""
         self._pending: set[tuple[int, str]] = set()
         """Sequence and channel of deliveries that were waiting, from an index."""
-        self._damaged_packages: dict[int, Found] = {}
+        self._damaged_packages: dict[int, RowValues] = {}
         """Packages that differ from the Packages that were accepted."""
         self._beginning = 0
         """Number before the first Package of the damaged journal; 0 if this number is lost too."""
@@ -181,7 +182,7 @@ class _Salvage:
                     for table, row in self._find_tables(record):
                         self._collect_row(table, row)
 
-    def _find_tables(self, record: Row) -> Iterator[tuple[_Table, Found]]:
+    def _find_tables(self, record: Row) -> Iterator[tuple[_Table, RowValues]]:
         """Yield the tables to which a record may belong. The page determines the table, or else the
         content of the record.
         """
@@ -192,7 +193,7 @@ class _Salvage:
             if row is not None and (certain or _is_inbound(row)):
                 yield table, row
 
-    def _collect_row(self, table: _Table, row: Found) -> None:
+    def _collect_row(self, table: _Table, row: RowValues) -> None:
         if table.name == "package" and not _is_whole(row):
             sequence = row["sequence"]
             assert isinstance(sequence, int)
@@ -204,7 +205,7 @@ class _Salvage:
         with suppress(sqlite3.IntegrityError):
             self._db.execute(table.insert, tuple(row.values()))
 
-    def mend(self, high_water: HighWater, count: LossCount) -> None:
+    def repair(self, high_water: HighWater, count: LossCount) -> None:
         """Make the rows consistent, and count the losses in `count`."""
         db = self._db
         self._drop_unsound()
@@ -217,12 +218,12 @@ class _Salvage:
         orphans |= {each for each, row in self._damaged_packages.items() if row["status"] is None}
         for sequence in sorted(orphans - known_sequences):
             count.damaged.append(self._end_package(sequence))
-        self._mend_deliveries(known_sequences)
-        self._mend_payloads(count)
-        self._mend_carried(count)
+        self._restore_deliveries(known_sequences)
+        self._restore_payloads(count)
+        self._restore_stations(count)
         self._drop_orphans()
-        self._mend_incident()
-        self._number_on(high_water, count)
+        self._restore_incidents()
+        self._skip_used_numbers(high_water, count)
         waiting = "SELECT count(DISTINCT sequence) FROM leg WHERE status IS NULL"
         ((count.waiting,),) = db.execute(waiting)
 
@@ -252,7 +253,11 @@ class _Salvage:
         """End a Package of which too little remains, and return its id. The remaining content is
         kept for inspection.
         """
-        row: Found = {"accepted": 0.0, "expires": None, **self._damaged_packages.get(sequence, {})}
+        row: RowValues = {
+            "accepted": 0.0,
+            "expires": None,
+            **self._damaged_packages.get(sequence, {}),
+        }
         candidate = self._ids.get(sequence, row.get("id"))
         # People can find a Package only by its id. If the id is lost, use the negative number of
         # the Package as its id.
@@ -278,7 +283,7 @@ class _Salvage:
         self._end_damaged(sequence)
         return id_
 
-    def _mend_deliveries(self, sequences: set[int]) -> None:
+    def _restore_deliveries(self, sequences: set[int]) -> None:
         """Make sure that a waiting Package waits on at least one channel."""
         db = self._db
         insert_sql = "INSERT OR IGNORE INTO leg (sequence, channel, priority) SELECT sequence, ?, ?"
@@ -313,7 +318,7 @@ class _Salvage:
                 (status, None if status is None else self._now, sequence),
             )
 
-    def _mend_carried(self, count: LossCount) -> None:
+    def _restore_stations(self, count: LossCount) -> None:
         """Restore the original station of neighbours' items from the relay marks. Without it, a
         neighbour's SOS would become an SOS of this kit. If the station is lost, the item ends. It
         is relayed again when its kit repeats the request.
@@ -362,7 +367,7 @@ class _Salvage:
             )
         allow_relaying_again(self._db, sequence)
 
-    def _mend_incident(self) -> None:
+    def _restore_incidents(self) -> None:
         """Assign each waiting SOS to an incident, even if the row with its incident is lost."""
         waits = self._db.execute(
             "SELECT sequence FROM leg WHERE status IS NULL AND priority >= ? AND sequence NOT IN"
@@ -381,7 +386,7 @@ class _Salvage:
         for (sequence,) in waits:
             self._db.execute("INSERT INTO incident_item VALUES (?, ?)", (sequence, *rows[0]))
 
-    def _mend_payloads(self, count: LossCount) -> None:
+    def _restore_payloads(self, count: LossCount) -> None:
         """Hand over again each payload whose state is lost. The payload keeps its `requestId`."""
         db = self._db
         ((count.payloads,),) = db.execute("SELECT count(*) FROM inbound")
@@ -398,7 +403,7 @@ class _Salvage:
             (0.0,),
         )
 
-    def _number_on(self, high_water: HighWater, count: LossCount) -> None:
+    def _skip_used_numbers(self, high_water: HighWater, count: LossCount) -> None:
         """Make sure that numbers and ids are not used twice."""
         db = self._db
         for table, key, highest in (
@@ -426,8 +431,8 @@ class _Salvage:
 
 
 def _is_for_hub(package: Package) -> bool:
-    """Return True if a Package that no local program posted is a neighbour's item for the hub.
-    Items for a neighbour are sent by radio. A parcel may also be this kit's own answer.
+    """Return True if a Package that this kit relayed is for the hub. A Package for Radio alone is
+    for a neighbour. A parcel may be this kit's own answer, so it does not count.
     """
     return package.channels != frozenset({Channel.RADIO}) and not isinstance(package.item, Parcel)
 
@@ -436,7 +441,7 @@ CHECKED = ("sequence", "id", "body", "digest", "idempotency_key", "accepted", "e
 """Columns of a Package in the order of the arguments of `compute_crc`."""
 
 
-def _is_whole(row: Found) -> bool:
+def _is_whole(row: RowValues) -> bool:
     if row["crc"] is not None:
         values: list[Any] = [row[name] for name in CHECKED]
         return bool(row["crc"] == compute_crc(*values))
@@ -447,7 +452,7 @@ def _is_whole(row: Found) -> bool:
     return True
 
 
-def _is_inbound(row: Found) -> bool:
+def _is_inbound(row: RowValues) -> bool:
     try:
         document = json.loads(str(row["body"]))
     except ValueError:
@@ -462,7 +467,7 @@ def salvage(path: Path, db: sqlite3.Connection, high_water: HighWater, now: floa
     count = LossCount()
     work = _Salvage(db, now)
     work.collect_rows(Pages(_read_content(path), _read_content(path.with_name(f"{path.name}-wal"))))
-    work.mend(high_water, count)
+    work.repair(high_water, count)
     lost_count = len(count.damaged) + count.unknown
     return RepairResult(count.describe_count(), lost_count, count.payloads_lost)
 
