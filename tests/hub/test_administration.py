@@ -488,7 +488,7 @@ async def test_sending_to_one_address_is_limited_across_workspaces(store: Store,
             return taken
 
         most = sending.ADDRESS_PER_DAY_MAX[what]
-        assert await alps.store.commit(send) == [most] * sending.IN_ALL + [0, 0]
+        assert await alps.store.commit(send) == [most] * sending.ALL_WORKSPACES_FACTOR + [0, 0]
 
 
 async def test_webhook_secret_is_replaced_and_shown_once(store: Store) -> None:

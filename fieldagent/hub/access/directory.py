@@ -457,7 +457,7 @@ _DEVICE_COLUMNS = {
     "revoked": "device.revoked",
     "revokedWhy": "device.revoked_why",
     "keyTrouble": "key_trouble",
-    "satelliteTrouble": operator_trouble.OF_DEVICE,
+    "satelliteTrouble": operator_trouble.DEVICE_REASON_SQL,
     "contested": imei_claims.CONTESTED_TEXT,
     "version": "contact.version",
     "imei": "imei",

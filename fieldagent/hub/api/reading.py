@@ -16,7 +16,7 @@ from fieldagent.hub.api.standing import STATES, find_shown_state, list_reached
 from fieldagent.hub.field import check_in
 from fieldagent.hub.records import alarm, kit_report, lease, rebuild, workspace_log
 from fieldagent.hub.records.ledger import WAITING_STATES
-from fieldagent.hub.records.operator_trouble import OF_DEVICE, REASON_SQL
+from fieldagent.hub.records.operator_trouble import DEVICE_REASON_SQL, REASON_SQL
 from fieldagent.hub.records.stored_entry import decode_stored_entry, parse_stored_object
 from fieldagent.hub.records.usage import format_day
 from fieldagent.hub.store.contract import Db, make_marks, select
@@ -470,7 +470,7 @@ _DEVICE = {
     "modems": "modems",
     "modems at": "modems_at",
     **rebuild.SHOWN_COLUMNS,
-    "satellite trouble": OF_DEVICE,
+    "satellite trouble": DEVICE_REASON_SQL,
     "contested": imei_claims.CONTESTED_TEXT,
     "per day": "credits_per_day",
     "reserve": "sos_reserve",

@@ -28,7 +28,7 @@ ALARM_TOPIC = "alarm messages"
 PUSH = "push"
 """Kind of a contact that is a dispatcher's browser."""
 ITEM = 2
-"""The value of `item.sos` of an alarm; 1 is an SOS."""
+"""Value of `item.sos` for an alarm. The value for an SOS is 1."""
 FIRST_MESSAGE_DELAY_S = 2.0
 """Seconds before the first message. The text and the position of an SOS arrive one after the other,
 and one message should contain both."""
@@ -53,7 +53,10 @@ _IS_NOTIFIED = "(about = 'all' OR about = CASE WHEN ? = 'sos' THEN 'sos' ELSE 'a
 
 
 def queue_first_messages(db: Db, id_: int, now: float) -> None:
-    """Queue the messages to the contacts for an SOS that has just been raised or opened again."""
+    """Queue the messages to the contacts for an SOS that was just raised or opened again. Earlier
+    messages and links about the SOS become invalid. If no dispatcher is reachable, all contacts and
+    webhooks are notified at once.
+    """
     db.execute("UPDATE sos SET unreached = NULL WHERE id = ?", id_)
     cancel_messages(db, id_)
     db.execute("UPDATE alarm_link SET expires = ? WHERE sos = ? AND expires > ?", now, id_, now)
@@ -64,8 +67,8 @@ def queue_first_messages(db: Db, id_: int, now: float) -> None:
 
 
 def queue_escalation(db: Db, id_: int, now: float) -> None:
-    """Send another push notification to the dispatchers' browsers. Called when the SOS is
-    unanswered and the next contact is notified.
+    """Queue another push notification to the dispatchers' browsers if the SOS is still unanswered.
+    Called when the next contact is notified.
     """
     if not db.execute("SELECT 1 FROM sos WHERE id = ? AND state = 'open'", id_):
         return
@@ -73,7 +76,9 @@ def queue_escalation(db: Db, id_: int, now: float) -> None:
 
 
 def cancel_messages(db: Db, id_: int) -> None:
-    """Cancel the waiting messages about an SOS. Called when a person has answered."""
+    """Cancel the waiting messages about an SOS, except the responses to contacts' replies. Called
+    when a person has answered.
+    """
     db.execute(
         "UPDATE alarm_message SET state = 'not needed' WHERE sos = ? AND state = 'waiting'"
         " AND why <> ?",

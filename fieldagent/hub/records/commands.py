@@ -98,7 +98,7 @@ deliver it. Parameters: the time, three times."""
 def list_commands_at_each(
     db: Db, devices: Sequence[int], now: float, *, limit: int
 ) -> dict[int, list[Entry]]:
-    """Return the commands that the link of each device may deliver now, oldest first."""
+    """Return, for each device, the commands that its link may deliver now, oldest first."""
     membership, numbers = make_membership(db, devices)
     rows = db.execute(
         f"SELECT device, number, body FROM command WHERE device {membership}"
@@ -139,9 +139,7 @@ def mark_command_packed(db: Db, device: int, command_number: int) -> None:
 
 
 def is_under_way(db: Db, device: int, command_number: int, now: float) -> bool:
-    """Return True if a command is in a message to the operator and its kit still needs the
-    command.
-    """
+    """Return True if a command is in a message to the operator and has not expired."""
     sql = "SELECT 1 FROM command WHERE device = ? AND number = ? AND state = 'packed'"
     return bool(db.execute(f"{sql} AND expires > ?", device, command_number, now))
 

@@ -58,9 +58,9 @@ def owe_receipt(
     announce_answer(db, device)
 
 
-WORD_MAX, NAME_MAX = 120, 40
+UPDATE_TEXT_MAX, UPDATE_NAME_MAX = 120, 40
 """Largest number of characters of an update's text and of its author's name, as sent to a kit."""
-WORD_BYTES, NAME_BYTES = 160, 60
+UPDATE_TEXT_BYTES, UPDATE_NAME_BYTES = 160, 60
 """Largest number of UTF-8 bytes of the same text and name, because a character takes up to four
 bytes. With these limits, one satellite message has space for the whole update with its proof and
 tag."""
@@ -77,7 +77,11 @@ def owe_incident_update(
         return
     urgent = dict.fromkeys([incident.device, *sos.list_carriers(db, incident.id)], 1)
     devices = dict.fromkeys(sos.list_ringing(db, incident.id), 0) | urgent
-    says_so = (state, _shorten(person, NAME_MAX, NAME_BYTES), shorten_update_text(text))
+    says_so = (
+        state,
+        _shorten(person, UPDATE_NAME_MAX, UPDATE_NAME_BYTES),
+        shorten_update_text(text),
+    )
     rows = [
         (
             device,
@@ -125,7 +129,7 @@ def record_carrier(db: Db, incident: sos.Sos, device: int, now: float) -> None:
 
 def shorten_update_text(text: str) -> str:
     """Shorten a text to the limits of an incident update."""
-    return _shorten(text, WORD_MAX, WORD_BYTES)
+    return _shorten(text, UPDATE_TEXT_MAX, UPDATE_TEXT_BYTES)
 
 
 def _shorten(text: str, character_limit: int, byte_limit: int) -> str:
@@ -146,8 +150,8 @@ def announce_answer(db: Db, device: int) -> None:
 
 
 ANSWER_AGAIN_AFTER_S = 120.0
-"""Seconds after an answer. If a kit repeats an SOS within this time, the kit sent the SOS before it
-could receive the answer."""
+"""Seconds after an answer during which a repeated SOS does not show that the answer was lost. The
+kit may have repeated the SOS before it could receive the answer."""
 
 
 def answer_again(db: Db, device: int, sequence: int, digest: bytes, now: float) -> None:

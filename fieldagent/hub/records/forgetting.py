@@ -63,12 +63,14 @@ _REMEMBERING_TABLES = {
     "arrived": f"device, {UNAUTHENTICATED_COLUMN}, sequence, digest",
     "contact_answer": "id",
 }
-"""Tables that recognise repeated items so that the hub answers them in the same way. The values are
-the columns of the tables' keys."""
+"""Tables by which the hub recognises a repeated item or request, so that it gives the same answer
+again. The values are the columns of the tables' keys."""
 
 
 def forget_remembered(db: Db, *, before: float) -> int:
-    """Delete some rows of `_REMEMBERING_TABLES` and return their number."""
+    """Delete some rows older than `before` from each of `_REMEMBERING_TABLES`. Return their
+    number.
+    """
     dropped = 0
     for table, key in _REMEMBERING_TABLES.items():
         # Keep SOS, because an attacker can replay a recorded SOS years later.

@@ -13,12 +13,12 @@ UNAUTHENTICATED_COLUMN = "origin"
 """Column of `payload` and `arrived`: 1 if the sender is not authenticated. Tables keep the names of
 0.1, because hubs of two versions share them."""
 
-Whose: TypeAlias = tuple[int, int, int]
+FragmentedItem: TypeAlias = tuple[int, int, int]
 """Key of an item: the device, then 1 if the device is unauthenticated and relays the item (else 0),
 then the item's number."""
 
 
-def store_fragment(db: Db, key: Whose, part: Fragment, now: float) -> dict[int, bytes]:
+def store_fragment(db: Db, key: FragmentedItem, part: Fragment, now: float) -> dict[int, bytes]:
     """Store one fragment. Return all stored fragments of the item by their position."""
     db.execute(
         f"INSERT INTO slice (device, {UNAUTHENTICATED_COLUMN}, sequence, count, position, slice,"
@@ -42,7 +42,7 @@ def store_fragment(db: Db, key: Whose, part: Fragment, now: float) -> dict[int, 
     return {position: bytes(piece) for position, piece in rows}
 
 
-def delete_fragments(db: Db, key: Whose, count: int, *, kept_position: int = -1) -> None:
+def delete_fragments(db: Db, key: FragmentedItem, count: int, *, kept_position: int = -1) -> None:
     """Delete the fragments of an item that consists of `count` fragments, except the fragment at
     `kept_position`.
     """

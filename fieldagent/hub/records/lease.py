@@ -36,7 +36,8 @@ from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
 LEASE_S = 30.0
-"""Seconds that a lease outlives the process that held it."""
+"""Seconds after a process's last report for which the process counts as alive, and its leases as
+valid."""
 
 CONSOLE_RETURN_S = 10.0
 """Seconds within which a console usually reconnects after its stream has ended, for example after
@@ -115,8 +116,8 @@ class Leases:
     async def _watch_others(
         self, watched_before: Mapping[str, _WatchedProcess]
     ) -> dict[str, _WatchedProcess]:
-        """Watch the processes that report an end further in the future than possible. Delete the
-        processes whose report does not change. Return the watched processes.
+        """Return the processes whose reported end is impossibly far in the future, because their
+        clock was fast. Delete each of them whose report has not changed for `LEASE_S` seconds.
         """
         now = trio.current_time()
         rows = await self._store.read(lambda db: _list_far_ahead(db, self._clock() + LEASE_S))
@@ -153,7 +154,7 @@ class Leases:
                 lambda db: _store_lease(db, self._name, link, device.id, until=self._compute_end())
             )
         except NOT_STORED:
-            # The outcome of a failed commit is unknown, so the lease must be returned later.
+            # The outcome of a failed commit is unknown, so the lease must be released later.
             self._store_owed_end(link, device.id)
             raise
         self.links += 1
@@ -268,7 +269,7 @@ def _forget_others(db: Db, process: str) -> None:
 
 
 def _list_far_ahead(db: Db, moment: float) -> list[tuple[str, float]]:
-    """Return the processes that report an end after `moment`. Each process has its reported end."""
+    """Return the name and the reported end of each process that reports an end after `moment`."""
     rows = db.execute("SELECT name, until FROM process WHERE until > ?", moment)
     return [(name, float(until)) for name, until in rows]
 

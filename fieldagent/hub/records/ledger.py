@@ -67,7 +67,7 @@ class Posting:
     """Device that gets the item. None: all devices of `target`."""
     over_satellite: bool | None = None
     """True if the hub may pay for a satellite message even if the addressee has not asked for that.
-    None: the item was not sent by an agent."""
+    None: True for an item that was pushed at the hub, False for an item from an agent."""
     to: Person | None = None
     """The addressee in the words of the sender."""
     addressee: str = ""
@@ -90,8 +90,8 @@ class Posting:
     """For an SOS: Unix time when the kit that sent or relayed it was revoked."""
 
 
-WORDS_MAX = 1_000
-"""Largest number of characters of an item that can be searched."""
+SEARCH_TEXT_MAX = 1_000
+"""Largest number of an item's characters that can be searched."""
 
 
 def make_search_text(item: Item) -> str:
@@ -102,7 +102,7 @@ def make_search_text(item: Item) -> str:
         text = f"{item.name}\n{item.notes or ''}"
     else:
         return ""
-    search_text = text.casefold()[:WORDS_MAX].encode("utf-8", "replace").decode()
+    search_text = text.casefold()[:SEARCH_TEXT_MAX].encode("utf-8", "replace").decode()
     return search_text.replace("\0", " ")
 
 
@@ -113,7 +113,7 @@ class ItemIds(NamedTuple):
 
 
 def enter(db: Db, posting: Posting, *, now: float, grace: float) -> ItemIds:
-    """Enter one item. An item from an agent also goes to webhooks."""
+    """Enter one item. An item from an agent also goes to webhooks, and may change an incident."""
     (entered,) = enter_all(db, [posting], now=now, grace=grace)
     source = posting.source
     if source is None:
@@ -133,25 +133,25 @@ def enter(db: Db, posting: Posting, *, now: float, grace: float) -> ItemIds:
     return entered
 
 
-def _record_incident_update(db: Db, word: IncidentUpdate, posting: Posting, now: float) -> None:
+def _record_incident_update(db: Db, update: IncidentUpdate, posting: Posting, now: float) -> None:
     """Record that a kit calls off its own incident, or that a person has seen an incident."""
     assert posting.source is not None
-    incident = sos.find_by_kit(db, word.station or posting.source.station, word.incident)
+    incident = sos.find_by_kit(db, update.station or posting.source.station, update.incident)
     if incident is None or incident.workspace != posting.workspace:
         return
     is_proved = not posting.unauthenticated
-    if word.state is IncidentState.CALLED_OFF and incident.device == posting.source.station:
+    if update.state is IncidentState.CALLED_OFF and incident.device == posting.source.station:
         sos.record_call_off(db, incident, posting.sender, now, is_proved=is_proved)
-    elif word.state is IncidentState.SEEN:
+    elif update.state is IncidentState.SEEN:
         mark = "" if is_proved else "(unauthenticated)"
-        text = " ".join(filter(None, [word.by, word.text, mark]))
+        text = " ".join(filter(None, [update.by, update.text, mark]))
         sos.record_event(db, incident.id, "seen at a kit", now, member=posting.sender, detail=text)
 
 
 def enter_from_kits(
     db: Db, postings: Sequence[Posting], *, now: float, grace: float
 ) -> list[ItemIds]:
-    """Enter items that agents sent and that do not belong to an SOS, for devices and webhooks."""
+    """Enter items from agents, none of them an SOS, with deliveries to devices and webhooks."""
     entered = enter_all(db, postings, now=now, grace=grace)
     _deliver_to_webhooks(db, postings, [each.item for each in entered], now, escalates=False)
     return entered
@@ -209,7 +209,7 @@ def raise_alarm(
 
 
 def post_text(db: Db, posting: Posting, device: int, incident: int, now: float) -> None:
-    """Send webhooks the hub's own text about an incident that has no item."""
+    """Store a text of the hub as the first item of an incident, and send it to webhooks."""
     ((item, _),) = _store(db, [(posting, device)], now)
     sos.add_item(db, item, incident)
     sos.set_first_item(db, item, incident)
@@ -410,8 +410,8 @@ def _deliver_to_devices(
     spread: DeliverySpread = DeliverySpread.NOW,
     with_exceptions: Collection[int] = (),
 ) -> None:
-    """Create the deliveries of items to devices. If `spread` is FETCHED (items) or NEWEST
-    (positions), use only devices in `with_exceptions` (workspace ids) that get each one at once.
+    """Create the deliveries of items to devices. If `spread` is not NOW, use only the devices in
+    the workspaces `with_exceptions` that get each item or position at once (`list_direct`).
 
     The UPDATE locks the devices in the order of their ids, so that transactions cannot deadlock. It
     reads no growing table, because PostgreSQL scans a new table completely until it has statistics.
@@ -595,7 +595,7 @@ def end_escalation(db: Db, item: int) -> None:
 
 
 def _collapse(db: Db, postings: Sequence[Posting], item_ids: Sequence[ItemIds], now: float) -> None:
-    """Replace older items that were not sent yet by newer items with the same collapse key."""
+    """End each waiting delivery that a newer item with the same collapse key replaces."""
     newest = {
         (posting.workspace, posting.sender, posting.collapse_key): each.item
         for posting, each in zip(postings, item_ids, strict=True)

@@ -28,7 +28,7 @@ REASON_SQL = (
 """SQL: the reason why a delivery waits. A delivery behind a failed message has the reason of that
 message."""
 
-OF_DEVICE = (
+DEVICE_REASON_SQL = (
     "(SELECT m.reason FROM mobile_terminated m WHERE m.device = device.id AND m.trouble <> ''"
     " ORDER BY m.urgent DESC, m.id LIMIT 1)"
 )

@@ -21,7 +21,7 @@ ADDRESS_PER_DAY_MAX = {TEST: 10, LETTER: 50, REPLY: 50, WEBHOOK: 50}
 """Largest number of messages of a workspace to one address in a day, by kind. The address of a
 webhook is its host."""
 
-IN_ALL = 3
+ALL_WORKSPACES_FACTOR = 3
 """Limit of all workspaces together to one address, as a multiple of one workspace's limit. Webhooks
 do not have this limit, because many workspaces can use the same host."""
 
@@ -46,11 +46,14 @@ def record_message_or_refuse(db: Db, workspace: int, address: str, kind: str, no
             "the limit of {n} messages a day per workspace is reached: try tomorrow",
             n=WORKSPACE_PER_DAY_MAX,
         )
-    if kind != WEBHOOK and _count_sent_by_all(db, address, kind) >= IN_ALL * daily_limit:
+    if (
+        kind != WEBHOOK
+        and _count_sent_by_all(db, address, kind) >= ALL_WORKSPACES_FACTOR * daily_limit
+    ):
         return sentence(
             "the limit of {n} messages a day to one address, from all workspaces, is reached: try"
             " tomorrow",
-            n=IN_ALL * daily_limit,
+            n=ALL_WORKSPACES_FACTOR * daily_limit,
         )
     db.execute(
         "INSERT INTO sending (workspace, address, what, at) VALUES (?, ?, ?, ?)",

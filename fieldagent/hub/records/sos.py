@@ -427,7 +427,9 @@ def list_sos(
 def list_events_behind(
     db: Db, workspace: int, after_place: int, limit: int
 ) -> list[tuple[int, float]]:
-    """Return the ids and Unix times of at most `limit` events after `after_place`, oldest first."""
+    """Return the ids and Unix times of events of a workspace, oldest first: at most `limit` events
+    with an id above `after_place`.
+    """
     rows = db.execute(
         "SELECT sos_event.id, at FROM sos_event JOIN sos ON sos.id = sos_event.sos"
         " WHERE sos_event.id > ? AND workspace = ? ORDER BY sos_event.id LIMIT ?",

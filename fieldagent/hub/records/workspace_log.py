@@ -200,7 +200,9 @@ def _lock(db: Db, devices: set[int]) -> list[tuple[int, ...]]:
 
 
 def _make(db: Db, behind: Sequence[_ComingPlace], now: float, until: float | None = None) -> None:
-    """Create the rows of items that arrived before `until`."""
+    """Create the rows of items up to each device's `upto`, and move the device's place there. If
+    `until` is not None, create only rows of items that were accepted at or before this Unix time.
+    """
     table, numbers = make_small_table(db, "coming", _ComingPlace._fields, behind)
     made_rows = db.execute(
         f"{table} INSERT INTO delivery (item, device, rank, expires, sequence, state, ended,"

@@ -22,7 +22,7 @@ from fieldagent.http.routes import Route
 from fieldagent.hub.access.directory import Refused
 from fieldagent.hub.api import sos_desk
 from fieldagent.hub.records import sos
-from fieldagent.hub.records.due_receipts import WORD_MAX, shorten_update_text
+from fieldagent.hub.records.due_receipts import UPDATE_TEXT_MAX, shorten_update_text
 from fieldagent.hub.records.sos import Actor, Sos, SosState
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.package.writing import format_clock_time
@@ -196,7 +196,7 @@ def _make_question_page(db: Db, link: AlarmLink, incident: Sos, language: str) -
     form = _FORM.format(
         words=escape(translate(language, "Message to the kit (optional)")),
         button=escape(translate(language, "Take over")),
-        most=WORD_MAX,
+        most=UPDATE_TEXT_MAX,
     )
     position_html = f"<p>{_format_place(facts.get('position'), language)}</p>"
     parts = [f"<p>{_add_time_element(raised_text, time)}</p>", *before, position_html, last, form]

@@ -37,7 +37,7 @@ from fieldagent.hub.api import sos_desk
 from fieldagent.hub.contact.contract import ContactAnswer
 from fieldagent.hub.field import texts_to_kits
 from fieldagent.hub.records import alarm, sending, sos
-from fieldagent.hub.records.due_receipts import WORD_MAX
+from fieldagent.hub.records.due_receipts import UPDATE_TEXT_MAX
 from fieldagent.hub.records.ledger import Posting
 from fieldagent.hub.records.sos import Actor, Sos
 from fieldagent.hub.store.contract import Db, Store
@@ -271,7 +271,7 @@ def _handle_proved(
         return _reply(db, contact, link.sos, "used", reason, now)
     try:
         actor = Actor(None, link.name)
-        canned_text = find_canned(contact.language, answer_text.words)[:WORD_MAX]
+        canned_text = find_canned(contact.language, answer_text.words)[:UPDATE_TEXT_MAX]
         sos_desk.acknowledge_as(db, incident, actor, canned_text, now)
     except Refused:
         end_text = notice.explain_end(db, incident, contact.language)
