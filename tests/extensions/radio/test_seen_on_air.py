@@ -187,7 +187,9 @@ async def test_third_kit_reports_two_kits_with_same_station_number(
         for text in ("one", "two"):
             await ada.post(message={"content": f"Ada {text}"})
             await until(lambda text=text: f"Ada {text}" in ben.messages())  # type: ignore[misc]
-            assert not ben.troubles.is_recent(Trouble.TWINS), "a lost journal is possible"
+            assert not ben.troubles.is_recent(Trouble.DUPLICATE_STATION), (
+                "a lost journal is possible"
+            )
             await twin.post(message={"content": f"twin {text}"})
             await until(lambda text=text: f"twin {text}" in ben.messages())  # type: ignore[misc]
         (notice,) = ben.troubles.list_notices(lambda at: at)
@@ -213,7 +215,7 @@ async def test_renamed_kit_and_lost_journal_are_not_reported_as_twins(
             # A neighbour repeats an earlier item.
             again = Entry(1_900_000_001 + number % 7, Message("before"))
             await ben.reception.receive(encode([again, Entry(0, Source(6, 1))], origin=5))
-        assert not ben.troubles.is_recent(Trouble.TWINS)
+        assert not ben.troubles.is_recent(Trouble.DUPLICATE_STATION)
 
 
 async def test_acks_resume_hour_after_number_conflict(tmp_path: Path, clock: Any) -> None:

@@ -66,8 +66,8 @@ class DuplicateDetector:
         """
         key = station, type(value)
         earlier = self._sent_values.pop(key, None)
-        is_twin = earlier is not None and earlier.record_value(value, now)
+        is_duplicate = earlier is not None and earlier.record_value(value, now)
         self._sent_values[key] = earlier or _SentValues(value, now)
         while len(self._sent_values) > STATIONS_MAX:
             del self._sent_values[next(iter(self._sent_values))]
-        return is_twin
+        return is_duplicate

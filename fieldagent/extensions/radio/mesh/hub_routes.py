@@ -59,7 +59,7 @@ class HubRoutes:
         self._heard_routes: dict[int, KnownRoute] = {}
         self._announced_hops: int | None = None
         """Number of hops in our last announcement."""
-        self._said_at = -inf
+        self._announced_at = -inf
 
     def record_route(self, station: int, route: RouteToHub) -> bool:
         """Record the route that a station announces. Return True if we had no usable route
@@ -87,8 +87,8 @@ class HubRoutes:
         return self._heard_routes
 
     def find_next_hop(self, excluded: Collection[int] = ()) -> int | None:
-        """Return the best neighbour to ask, or None. Neighbours in `excluded` are used only if
-        there is no other neighbour.
+        """Return the neighbour with the best route to the hub, or None if no route is short enough.
+        Neighbours in `excluded` are returned only if there is no other neighbour.
         """
         near = [
             number
@@ -122,7 +122,7 @@ class HubRoutes:
         packet.
         """
         own_route = self.find_own_route()
-        since = self._clock() - self._said_at
+        since = self._clock() - self._announced_at
         if (None if own_route is None else own_route.hops) == self._announced_hops:
             interval = REPEAT_AFTER_S if has_other_content else ANNOUNCE_AFTER_S
             return (
@@ -135,13 +135,13 @@ class HubRoutes:
     def _make_announced_route(self, own_route: RouteToHub) -> RouteToHub:
         return replace(own_route, is_battery_low=own_route.is_battery_low or self._is_battery_low())
 
-    def announce_route_to(self) -> None:
+    def make_announcement_due(self) -> None:
         """Make an announcement of our route due now, because a station has not heard the route."""
-        self._said_at = -inf
+        self._announced_at = -inf
 
     def record_announced(self, route: RouteToHub) -> None:
         """Record that this route was announced just now."""
-        self._announced_hops, self._said_at = (
+        self._announced_hops, self._announced_at = (
             None if route.hops == NO_ROUTE else route.hops,
             self._clock(),
         )

@@ -224,7 +224,7 @@ class PacketReception:
                 return packet
         packet.relay = any(self._is_asked(entry, envelope) for entry in envelope.entries)
         # Introductions are first, so that the sender is known before its items.
-        for entry in sorted(envelope.entries, key=_is_from_nobody):
+        for entry in sorted(envelope.entries, key=_has_no_introduction):
             self._store_entry(db, entry, packet)
         return packet
 
@@ -524,5 +524,5 @@ def _digest_of_ours(db: sqlite3.Connection, number: int) -> bytes | None:
     return None if package is None else compute_item_digest(make_entry(package))
 
 
-def _is_from_nobody(entry: Entry) -> bool:
+def _has_no_introduction(entry: Entry) -> bool:
     return not isinstance(entry.content, Introduction)

@@ -92,12 +92,12 @@ class RadioPiggyback:
         self.hub_routes = hub_routes
         self.clock = clock
         self._introduced = -INTRODUCE_INTERVAL_S
-        self._said_hello = -inf
+        self._introduced_alone_at = -inf
         self._presents_itself = False
         self._acks: dict[tuple[int, int], _DueAck] = {}
         """Waiting acknowledgements, by the item's station and number."""
         self._repeats: list[RepeatedPacket] = []
-        self.said: set[int] = set()
+        self.transmitted: set[int] = set()
         """Numbers of our items that were sent on the air."""
         self.load_entries()
 
@@ -150,7 +150,9 @@ class RadioPiggyback:
         `is_immediate`, the name gets its own packet, unless it was sent recently.
         """
         self._introduced = -INTRODUCE_INTERVAL_S
-        self._presents_itself |= is_immediate and self.clock() - self._said_hello >= HELLO_SPACING_S
+        self._presents_itself |= (
+            is_immediate and self.clock() - self._introduced_alone_at >= HELLO_SPACING_S
+        )
 
     def acknowledge(
         self,
@@ -203,7 +205,7 @@ class RadioPiggyback:
         sends the same summaries first, ours are not sent.
         """
         self.summaries.repeat_for_returned_station(self.clock(), 2.0 + crowd)
-        self.hub_routes.announce_route_to()
+        self.hub_routes.make_announcement_due()
 
     def process_summary(self, summary: Entry) -> list[int]:
         """Process another station's summary. Return the numbers of the items that the other station
@@ -261,7 +263,7 @@ class RadioPiggyback:
         if not draft.entries and not self.is_worth_sending():
             return piggybacked
         items = [each for each in draft.entries if isinstance(each.content, Item | Fragment)]
-        self.said |= {each.sequence for each in items}
+        self.transmitted |= {each.sequence for each in items}
         has_sos = any(each.sos for each in items)
         goes_up = any(not is_going_down(each) for each in items)
         request = (
@@ -277,7 +279,7 @@ class RadioPiggyback:
             # If the name does not fit beside other entries, send it in a packet of its own.
             self._presents_itself = has_entries and not piggybacked.has_introduction
             if piggybacked.has_introduction:
-                self._said_hello = self.clock()
+                self._introduced_alone_at = self.clock()
         route = self.hub_routes.find_route_to_announce(has_other_content=bool(draft.entries))
         if route is not None and draft.add(Entry(0, route), capacity):
             self.hub_routes.record_announced(route)
@@ -332,7 +334,9 @@ class RadioPiggyback:
 def _fill_readings(
     readings: Readings, journal: Journal, draft: Draft, capacity: int, now: float
 ) -> None:
-    """Add read receipts last, because entries after an AuthorMark belong to another station."""
+    """Add read receipts to the draft. Called last, because entries after an AuthorMark belong to
+    another station.
+    """
     for receipt in readings.list_to_send(now, has_other_content=bool(draft.entries)):
         entries = [receipt.entry]
         if receipt.hops:

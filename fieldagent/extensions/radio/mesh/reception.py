@@ -46,9 +46,7 @@ The hello leaves at most 20 s after the start."""
 
 
 class RadioReception:
-    """Implements `channels.radio_modem.AirReception`. Packets from the air have no cost, so nothing
-    is booked.
-    """
+    """Implements `channels.radio_modem.AirReception`. Packets from the air cost no credits."""
 
     def __init__(
         self,
@@ -71,7 +69,7 @@ class RadioReception:
         self._intake = intake
         self._endings = endings
         self._troubles = packets.troubles
-        self._twins = DuplicateDetector()
+        self._duplicates = DuplicateDetector()
 
     async def receive(
         self,
@@ -183,8 +181,8 @@ class RadioReception:
             if isinstance(entry.content, Introduction) and entry.sequence == station:
                 columns.append(entry.content.identity.name)
         now = self._endings.clock()
-        if [each for each in columns if self._twins.record_value(station, each, now)]:
-            self._troubles.record(Trouble.TWINS, f"station {station}")
+        if [each for each in columns if self._duplicates.record_value(station, each, now)]:
+            self._troubles.record(Trouble.DUPLICATE_STATION, f"station {station}")
 
     def _run_round(self, packet: Packet) -> None:
         """Add the packet's items to the rounds, which repeat items for stations that did not hear
@@ -272,7 +270,7 @@ class RadioReception:
             if await apply_ack(self._packing, self._endings, sequence, ack):
                 # If this kit restarted after the item had left, it does not know yet that the item
                 # has left.
-                self._piggyback.said.add(sequence)
+                self._piggyback.transmitted.add(sequence)
             if ack.by_hub:
                 await self._endings.record_arrival_at_hub(sequence, is_proved=False)
 

@@ -90,7 +90,7 @@ class ItemRepeater:
         every `CHECK_INTERVAL_S` seconds if this kit relays.
         """
         elapsed = self._clock()
-        self._piggyback.said |= on_air.list_recently_delivered(
+        self._piggyback.transmitted |= on_air.list_recently_delivered(
             self._journal, start_time=elapsed - OWN_REPEAT_LIFETIME_S
         )
         self._piggyback.summaries.load(
@@ -148,8 +148,10 @@ class ItemRepeater:
 
     def _add_ours(self) -> None:
         """Add our items that have left over radio and that at least one station has received."""
-        for sequence in [each for each in self._piggyback.said if each not in self._packing.queue]:
-            self._piggyback.said.discard(sequence)
+        for sequence in [
+            each for each in self._piggyback.transmitted if each not in self._packing.queue
+        ]:
+            self._piggyback.transmitted.discard(sequence)
             try:
                 package = outbound.read_kept_package(self._journal, sequence)
             except DamagedPackage:

@@ -66,10 +66,10 @@ The notice is repeated because it is not confirmed."""
 STOP_NOTICE_DELAY_S = 10.0
 """Seconds for which we wait whether another station delivers an item that we are not allowed to
 pass on. After this time, we notify the item's sender."""
-TELLS_MAX, TELL_AGAIN = 3, 30.0
-"""Number of notices that tell a sender "the hub has your item", and the seconds from the first to
-the second. The third notice follows after four times this pause. The notices are repeated because
-they are not confirmed."""
+NOTICES_MAX, NOTICE_AGAIN_S = 3, 30.0
+"""Number of notices to a sender that the hub has its item, and the seconds from the first to the
+second. The third notice follows after four times this pause. The notices are repeated because they
+are not confirmed."""
 SOS_BLIND, SOS_ALONE = 3, 8
 """Number of repeats of an SOS if no station is known to be missing it. These repeats are necessary
 because the hello of such a station may have been lost. The second number applies until a station
@@ -420,24 +420,24 @@ class Rounds:
         repeats: list[RepeatedPacket] = []
         if item.notice_due_at <= now:
             item.notice_count += 1
-            pause = self._spread(TELL_AGAIN * 4 ** (item.notice_count - 1))
-            item.notice_due_at = now + pause if item.notice_count < TELLS_MAX else inf
+            pause = self._spread(NOTICE_AGAIN_S * 4 ** (item.notice_count - 1))
+            item.notice_due_at = now + pause if item.notice_count < NOTICES_MAX else inf
             repeats += self._make_notices(item)
         if item.stop_due <= now:
             item.stop_notice_count += 1
-            pause = self._spread(TELL_AGAIN * 2 ** (item.stop_notice_count - 1))
+            pause = self._spread(NOTICE_AGAIN_S * 2 ** (item.stop_notice_count - 1))
             needs_stop_notice = item.entry.sos and item.stop_notice_count < STOP_NOTICES_MAX
             item.stop_due = now + pause if needs_stop_notice else inf
             repeats += self._make_stop_notices(item)
-        lacking: list[int] = []
+        missing_stations: list[int] = []
         if is_packet_leaving and item.entry.sos:
-            is_packet_leaving, lacking = self._is_sos_due(item, now)
+            is_packet_leaving, missing_stations = self._is_sos_due(item, now)
         elif is_packet_leaving:
             item.due_at, item.attempts = inf, item.attempts + 1
         asks_hub = item.hub_due <= now and self._is_asked_again(item, now)
         if is_packet_leaving or asks_hub:
             item.last_on_air = now
-            repeats += self._list_repeats(item, lacking, asks_station=asks_hub)
+            repeats += self._list_repeats(item, missing_stations, asks_station=asks_hub)
         return repeats
 
     def _is_sos_due(self, item: RepeatableItem, now: float) -> tuple[bool, list[int]]:
@@ -445,13 +445,13 @@ class Rounds:
         stations that are known to be missing it.
         """
         item.due_at = inf
-        lacking = self.list_missing(item)
-        blind = not lacking and self._is_repeated_blindly(item)
+        missing_stations = self.list_missing(item)
+        blind = not missing_stations and self._is_repeated_blindly(item)
         is_own = item.station == self.station
         if not self._can_transmit(item):
-            self._record_stop(item, self.station, lacking, now)
+            self._record_stop(item, self.station, missing_stations, now)
             return False, []
-        if not (blind or lacking):
+        if not (blind or missing_stations):
             return False, []
         item.attempts += 1
         # If no station is known to be missing the SOS, keep the short interval for the first
@@ -462,7 +462,7 @@ class Rounds:
         item.due_at = now + self._spread(min(longest, pause))
         enough = blind and len(item.echoes) >= REPEATERS_ENOUGH
         item.echoes = set()
-        return not enough, lacking
+        return not enough, missing_stations
 
     def _can_transmit(self, item: RepeatableItem) -> bool:
         """Return True if this kit is allowed to transmit the item: it is our own item, or it
@@ -555,10 +555,12 @@ class Rounds:
         repeats = []
         for at, beyond in item.stopped.items():
             is_own = at == self.station
-            lack = sorted(beyond - item.confirmed_by)[:MISSING_STATIONS_MAX]
-            if lack and is_own is not self._can_transmit(item):
+            missing_stations = sorted(beyond - item.confirmed_by)[:MISSING_STATIONS_MAX]
+            if missing_stations and is_own is not self._can_transmit(item):
                 ack = Ack(
-                    item.station, digest=compute_item_digest(item.entry), missing_at=tuple(lack)
+                    item.station,
+                    digest=compute_item_digest(item.entry),
+                    missing_at=tuple(missing_stations),
                 )
                 mark = [] if is_own else [Entry(0, Source(self.station, item.hops))]
                 repeats.append(RepeatedPacket(at, [Entry(item.entry.sequence, ack), *mark]))

@@ -56,7 +56,7 @@ class _StationSummary:
     missing: dict[int, int] = field(default_factory=dict)
     """Numbers of items that another station has and we are missing; for each, the number of our
     reports."""
-    is_told_by_other: bool = False
+    is_sent_by_other: bool = False
     """True if another station has sent the same summary since the last beacon."""
     is_asked_by_other: bool = False
     """True if another station has reported the same missing items."""
@@ -148,7 +148,7 @@ class Summaries:
         summary.stored_digests[item_number] = digest
         summary.missing.pop(item_number, None)
         summary.unlisted.discard(item_number)
-        summary.is_told_by_other, summary.changed, summary.fresh_until = False, True, now + FRESH_S
+        summary.is_sent_by_other, summary.changed, summary.fresh_until = False, True, now + FRESH_S
         summary.move(item_number, now)
         summary.forget_old()
         self._hasten(now, INTERVAL_MIN)
@@ -202,7 +202,7 @@ class Summaries:
         if numbers.issuperset(
             each for each in known.stored_digests if each >= first and each in window
         ):
-            known.is_told_by_other = True
+            known.is_sent_by_other = True
         # A station whose numbers end far below ours may have missed many items. Do not repeat them
         # all: our summary shows our numbers, and that station may ask for the items.
         reach = range(first, first + 2 * SEVERAL_MAX)
@@ -222,7 +222,7 @@ class Summaries:
         may not know them.
         """
         for each in self._stations.values():
-            each.is_told_by_other = False
+            each.is_sent_by_other = False
             each.fresh_until = max(each.fresh_until, now + INTERVAL_MAX)
         self._interval = INTERVAL_MIN
         if self._stations:
@@ -240,7 +240,7 @@ class Summaries:
             asks_for_items |= each.is_asking()
             if now < each.fresh_until and self._is_news(each):
                 self._beacon.append(number)
-            each.is_told_by_other = each.is_asked_by_other = False
+            each.is_sent_by_other = each.is_asked_by_other = False
         self._interval = INTERVAL_MIN if asks_for_items else min(INTERVAL_MAX, 2 * self._interval)
         lives = any(now < each.fresh_until for each in self._stations.values())
         waits = min(INTERVAL_MAX, self._interval * self._slower)
@@ -277,10 +277,10 @@ class Summaries:
                 station_summary.changed
                 or now - station_summary.asked_at >= ASK_AFTER_S * self._slower
             )
-        return station_summary.changed and not station_summary.is_told_by_other
+        return station_summary.changed and not station_summary.is_sent_by_other
 
     def _is_news(self, station_summary: _StationSummary) -> bool:
-        return self._is_still_asking(station_summary) or not station_summary.is_told_by_other
+        return self._is_still_asking(station_summary) or not station_summary.is_sent_by_other
 
     @staticmethod
     def _is_still_asking(station_summary: _StationSummary) -> bool:
@@ -294,7 +294,7 @@ class Summaries:
         summary of them is due soon.
         """
         summary = self._get_summary(station)
-        summary.is_told_by_other = summary.is_asked_by_other = True
+        summary.is_sent_by_other = summary.is_asked_by_other = True
         summary.changed = False
         if now - summary.asked_at >= ASK_AFTER_S / 2:
             summary.asked_at = now
@@ -311,11 +311,11 @@ class Summaries:
         if summary is None:
             return None
         numbers = summary.get_listed_numbers()
-        lacking = [each for each in summary.open() if each in numbers]
+        missing_numbers = [each for each in summary.open() if each in numbers]
         present = sorted(each for each in summary.stored_digests if each in numbers)
-        if not present and not lacking:
+        if not present and not missing_numbers:
             return None
-        first = min((*present, *lacking), default=0)
+        first = min((*present, *missing_numbers), default=0)
         arrived_offsets = frozenset(number - first for number in present)
         digest = compute_fragments_digest(
             summary.stored_digests[number] for number in present[-CONFIRMATIONS_MAX:]

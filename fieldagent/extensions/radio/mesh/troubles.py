@@ -56,7 +56,7 @@ class Trouble(Enum):
         "unreadablePackets",
         "with unreadable content: something else may be on this frequency",
     )
-    TWINS = (
+    DUPLICATE_STATION = (
         "twinPackets",
         "from one of two other kits with the same radio-station: give one of the "
         "two another number. Until then this kit cannot distinguish them",

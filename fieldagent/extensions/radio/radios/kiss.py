@@ -84,7 +84,7 @@ class TncModem:
         self._reported = trio.Event()
         """Event that is set when the TNC reports its waiting bytes. A new event then replaces
         it."""
-        self._knows_the_question: bool | None = None
+        self._can_report_queue: bool | None = None
         self._ignored = 0
         link.facts |= {"callsign": str(call), "ignoredFrames": 0, "damagedFrames": 0}
 
@@ -100,7 +100,7 @@ class TncModem:
 
     async def _wait_for_result(self) -> TransmitResult:
         with trio.move_on_after(FRAME_WAIT_MAX_S):
-            while self._knows_the_question is not False:
+            while self._can_report_queue is not False:
                 waiting = await self._ask()
                 if waiting == 0:
                     return TransmitResult.TRANSMITTED
@@ -117,13 +117,13 @@ class TncModem:
         """
         text, self._waiting = self._reported, None
         await self._send_frame(kiss.encode(kiss.QUERY, kiss.SET_HARDWARE))
-        with trio.move_on_after(SILENCE_MAX_S if self._knows_the_question else ANSWER_TIMEOUT_S):
+        with trio.move_on_after(SILENCE_MAX_S if self._can_report_queue else ANSWER_TIMEOUT_S):
             await text.wait()
             return self._waiting
-        if self._knows_the_question:
+        if self._can_report_queue:
             raise RadioLost("the TNC does not answer any more")
         # Do not send the query again, because for some TNCs the command means something else.
-        self._knows_the_question = False
+        self._can_report_queue = False
         log.info("the TNC does not report its queue: packets are paced by time")
         return None
 
@@ -167,7 +167,7 @@ class TncModem:
     def _store_waiting_bytes(self, waiting: int | None) -> None:
         if waiting is not None:
             # Accept a late answer too, because the first answer may be late over a slow line.
-            self._knows_the_question = True
+            self._can_report_queue = True
             self._waiting = waiting
             self._reported.set()
             self._reported = trio.Event()

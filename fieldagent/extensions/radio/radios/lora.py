@@ -100,19 +100,19 @@ class BoardReports(Generic[Word]):
     """Queue of a board's reports that the agent has not read yet."""
 
     def __init__(self) -> None:
-        self._mouth, self._ear = trio.open_memory_channel[Word](REPORTS_MAX)
+        self._report_sender, self._report_receiver = trio.open_memory_channel[Word](REPORTS_MAX)
 
     def queue_report(self, report: Word) -> None:
         """Keep a report until it is read. If the queue is full, drop the report and log that."""
         try:
-            self._mouth.send_nowait(report)
+            self._report_sender.send_nowait(report)
         except trio.WouldBlock:
             log.debug("the radio sends more data than requested: %s", report)
 
     async def wait_for_next(self, deadline: float) -> Word | None:
         """Return the next report, or None if there is none until `deadline` on trio's clock."""
         with trio.move_on_at(deadline):
-            return await self._ear.receive()
+            return await self._report_receiver.receive()
         return None
 
 
@@ -130,9 +130,9 @@ class BoardTurn:
         outcome: Callable[[float], Awaitable[TransmitResult | None]],
     ) -> None:
         self.lock = trio.Lock()
-        self.untold: float | None = None
+        self.report_due_until: float | None = None
         """Time on trio's clock until which the report on an abandoned packet may still arrive. None
-        if there is none."""
+        if no report is expected."""
         self._link = link
         self._outcome = outcome
         if percent is not None:
@@ -144,9 +144,9 @@ class BoardTurn:
         """Wait for the report on a packet whose sending task was cancelled. Otherwise, the report
         would count as the report on the next packet.
         """
-        if self.untold is not None:
-            await self._outcome(self.untold)
-            self.untold = None
+        if self.report_due_until is not None:
+            await self._outcome(self.report_due_until)
+            self.report_due_until = None
 
     async def send_packet(
         self, write: Callable[[], Awaitable[None]], seconds: float, patience: float, *, urgent: bool
@@ -166,13 +166,13 @@ class BoardTurn:
     ) -> TransmitResult:
         ends_at = trio.current_time() + BUSY_MAX
         while True:
-            self.untold = trio.current_time() + patience
+            self.report_due_until = trio.current_time() + patience
             # Count the packet before it is written, because it may be on the air even if this call
             # is cancelled.
             self._air.record_use(seconds)
             await write()
-            result = await self._outcome(self.untold)
-            self.untold = None
+            result = await self._outcome(self.report_due_until)
+            self.report_due_until = None
             if result is not None:
                 return result
             self._air.record_use(-seconds)

@@ -42,7 +42,7 @@ ANSWER_TIMEOUT_S = 2.0
 second query."""
 SIGNAL_TIMEOUT_S = 0.2
 """Seconds within which the signal report follows its packet."""
-TOLD_AFTER, TOLD_TIMES = 10.0, 3.0
+RESULT_AFTER_S, RESULT_AIR_TIMES = 10.0, 3.0
 """The result of a packet arrives within the first number of seconds, plus the packet's air-time
 multiplied by the second number."""
 CHECK_INTERVAL_S = 30.0
@@ -79,7 +79,7 @@ class MeshcoreModem:
             await self._restore_lost_radio_settings()
             seconds = await self._compute_air_time(len(packet))
             write = partial(self._port.write, kiss.encode(packet))
-            patience = TOLD_TIMES * seconds + TOLD_AFTER
+            patience = RESULT_AIR_TIMES * seconds + RESULT_AFTER_S
             result = await self._turn.send_packet(write, seconds, patience, urgent=urgent)
             if result is TransmitResult.UNKNOWN:
                 # The packet may have left. Send a ping, which raises RadioLost if the modem has
@@ -195,7 +195,7 @@ class MeshcoreModem:
         until = trio.current_time() + ANSWER_TIMEOUT_S
         while (answer := await self._reports.wait_for_next(until)) is not None:
             if answer.code == MeshcoreReport.TX_DONE:
-                self._turn.untold = None
+                self._turn.report_due_until = None
             elif wire.is_answer_to(answer, command):
                 break
         return answer

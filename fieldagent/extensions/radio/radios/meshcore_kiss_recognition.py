@@ -38,7 +38,9 @@ async def _ask(line: DeviceLine, command: MeshcoreCommand) -> bytes:
     """Send a command and return the answer, or b'' if there is none. Older firmware does not know
     every command.
     """
-    return await answer_to(line, wire.ask(command), lambda said: _find_last(said, command)) or b""
+    return (
+        await answer_to(line, wire.ask(command), lambda output: _find_last(output, command)) or b""
+    )
 
 
 async def read_report(line: DeviceLine) -> DeviceReport:

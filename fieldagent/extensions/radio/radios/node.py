@@ -73,7 +73,9 @@ class NodeModem:
         return TransmitResult.TRANSMITTED if result.transmitted else TransmitResult.DROPPED
 
     async def _wait_for_result(self) -> node.Result:
-        """Wait until the node has reported the result of the packet in hand."""
+        """Wait until the node has reported the result of the current packet, and return the
+        result.
+        """
         while self._result is None:
             await self._news.wait()
         return self._result
@@ -147,21 +149,21 @@ class NodeModem:
             text = (
                 f"the node accepts packets of {hello.packet_bytes} bytes, not {self._packet_bytes}"
             )
-            mend = f"set radio-packet-bytes={min(hello.packet_bytes, AIR_BYTES_MAX)}"
-            raise RadioLost(f"{text}: {mend} on each kit of the group, and restart")
+            fix = f"set radio-packet-bytes={min(hello.packet_bytes, AIR_BYTES_MAX)}"
+            raise RadioLost(f"{text}: {fix} on each kit of the group, and restart")
         if opening.is_new_session:
             log.info("node %s answers, firmware %s", hello.node, hello.firmware or "unknown")
             self._link.facts |= {"node": hello.node, "firmware": hello.firmware}
-        in_hand = self._current_send
+        current_send = self._current_send
         if (
             opening.is_new_session
-            and in_hand
+            and current_send
             and self._result is None
-            and not self._node.is_waiting_for(in_hand)
+            and not self._node.is_waiting_for(current_send)
         ):
             # The node restarted after it had taken the packet, so the packet is lost and must be
             # sent again.
-            self._node.send(in_hand, trio.current_time())
+            self._node.send(current_send, trio.current_time())
 
     def _show(self, status: node.NodeStatus) -> None:
         self._link.record_signal(status.signal)

@@ -113,7 +113,7 @@ class RnodeModem:
             if answer.command == RnodeCommand.RESET:
                 break
             if answer.command == RnodeCommand.ERROR:
-                _raise_where_broken(answer)
+                _raise_if_broken(answer)
                 if answer.content[:1] == bytes([RnodeError.TRANSMIT_FAILED]):
                     return TransmitResult.DROPPED
                 if answer.content and answer.content[0] in wire.QUEUE_FULL_ERRORS:
@@ -206,7 +206,7 @@ class RnodeModem:
             if answer.command == command:
                 return answer.content
             if answer.command == RnodeCommand.ERROR:
-                _raise_where_broken(answer)
+                _raise_if_broken(answer)
         return None
 
     async def listen(self) -> NoReturn:
@@ -234,7 +234,7 @@ class RnodeModem:
             self._reports.queue_report(report)
 
 
-def _raise_where_broken(error: RnodeMessage) -> None:
+def _raise_if_broken(error: RnodeMessage) -> None:
     """Raise RadioLost if `error` means that the radio cannot transmit."""
     for code, cause in wire.BROKEN_ERRORS.items():
         if error.content[:1] == bytes([code]):

@@ -79,7 +79,7 @@ async def test_missing_transmission_report_gives_unknown_result(
     boards: Boards, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The packet may have been transmitted. The next packet is sent as usual."""
-    monkeypatch.setattr(meshcore_kiss, "TOLD_AFTER", 0.5)
+    monkeypatch.setattr(meshcore_kiss, "RESULT_AFTER_S", 0.5)
     async with opened(boards, 1) as one:
         boards.type("mute 1 1")
         assert await one.transmit(b"hello", urgent=False) is TransmitResult.UNKNOWN
