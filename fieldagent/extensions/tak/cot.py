@@ -303,7 +303,7 @@ def encode(event: CotEvent) -> bytes:
         "le": _format_metres(None),
     }
     children = (CotElement("point", where), CotElement("detail", children=event.detail))
-    event_text = "".join(_format_pieces(CotElement("event", head, children=children)))
+    event_text = "".join(_format_parts(CotElement("event", head, children=children)))
     return (_DECLARATION + event_text).encode("utf-8", "replace")
 
 
@@ -324,7 +324,7 @@ def _format_moment(moment: datetime) -> str:
     return f"{moment.astimezone(UTC).replace(tzinfo=None).isoformat(timespec='milliseconds')}Z"
 
 
-def _format_pieces(element: CotElement) -> Iterator[str]:
+def _format_parts(element: CotElement) -> Iterator[str]:
     attributes = "".join(
         f' {name}="{_escape(value)}"' for name, value in element.attributes.items()
     )
@@ -333,7 +333,7 @@ def _format_pieces(element: CotElement) -> Iterator[str]:
         return
     yield f"<{element.name}{attributes}>{_escape(element.text)}"
     for child in element.children:
-        yield from _format_pieces(child)
+        yield from _format_parts(child)
     yield f"</{element.name}>"
 
 

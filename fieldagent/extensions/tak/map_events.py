@@ -31,7 +31,7 @@ INTERVAL_MIN_S = 10.0
 MOVED_M = 10.0
 """Distance in metres from which a position is sent as a new position."""
 DAY_S = 86_400.0
-WORDS_MAX = 5_000
+TEXT_MAX = 5_000
 """Largest number of characters of a message, because phones and servers limit the length of an
 event."""
 
@@ -209,6 +209,6 @@ def shorten_text(text: str, os: str) -> str:
     """Shorten the text to the largest length of a message, and append the number of removed
     characters.
     """
-    if len(text) <= WORDS_MAX:
+    if len(text) <= TEXT_MAX:
         return text
-    return f"{text[:WORDS_MAX]}… [{os}] {len(text) - WORDS_MAX} characters are cut off"
+    return f"{text[:TEXT_MAX]}… [{os}] {len(text) - TEXT_MAX} characters are cut off"

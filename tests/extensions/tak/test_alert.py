@@ -139,7 +139,7 @@ async def test_many_phones_share_a_device_and_keep_their_names(store: Store) -> 
 def test_alert_heard_by_several_connections_is_raised_once() -> None:
     """Each user's connection hears the same alert."""
     made = service._Bridge(Mock(clock=lambda: 1_000.0), Mock(), RULES, "1", 1)
-    made._ear = CLEO
+    made._listening_member = CLEO
     took: list[Any] = []
     made._put = Mock(send_nowait=took.append)
     for member in (CLEO, CLEO + 1):

@@ -74,7 +74,7 @@ async def test_unlisted_tak_user_spends_no_credits_and_is_informed(store: Store)
     async with mountain(store) as alps:
         outcome = await say(alps, BRAVO, "come down", "m-1")
         assert outcome == TakOutcome(ItemResult.TAKEN, f"The message {NOT_ALLOWED}.")
-        assert (await say(alps, BRAVO, "come down", "m-1")).became is ItemResult.REPEATED
+        assert (await say(alps, BRAVO, "come down", "m-1")).result is ItemResult.REPEATED
         alps.now += 3_600
         await alps.satellite()
         assert alps.sky.taken == []
@@ -96,7 +96,7 @@ async def test_chat_that_reads_like_an_sos_is_answered_with_a_question(
 ) -> None:
     async with mountain(store) as alps:
         outcome = await say(alps, CHARLIE, text, "m-1")
-        assert outcome.became is ItemResult.TAKEN, "it is a message as well"
+        assert outcome.result is ItemResult.TAKEN, "it is a message as well"
         assert outcome.why.startswith(asked) and bool(outcome.why) is bool(asked)
 
 
@@ -113,14 +113,14 @@ async def test_listed_tak_user_stays_within_the_daily_budget(store: Store) -> No
         assert (await say(alps, CHARLIE, "tomorrow", "m-3")).why == ""
         # A text that is too long for satellite waits for a link, whoever its author is.
         assert "too long" in (await say(alps, CHARLIE, "x" * 900, "m-4")).why
-        assert (await say(alps, CHARLIE, "x" * 3_000, "m-5")).became is ItemResult.REFUSED
-        assert (await say(alps, CHARLIE, " \n", "m-6")).became is ItemResult.REFUSED
+        assert (await say(alps, CHARLIE, "x" * 3_000, "m-5")).result is ItemResult.REFUSED
+        assert (await say(alps, CHARLIE, " \n", "m-6")).result is ItemResult.REFUSED
 
 
 async def test_cost_question_is_answered_and_nothing_is_sent(store: Store) -> None:
     async with mountain(store) as alps:
         outcome = await say(alps, CHARLIE, "? come down", "m-1")
-        assert outcome.became is ItemResult.ASKED
+        assert outcome.result is ItemResult.ASKED
         # Numbers are longer if earlier tests used some.
         assert re.fullmatch(
             "Not sent, because it begins with a question mark: 9 bytes. kit 3: by satellite,"
@@ -145,7 +145,7 @@ async def test_cost_question_is_answered_and_nothing_is_sent(store: Store) -> No
             in (await say(alps, BRAVO, "? up", "m-5", to=2)).why
         )
         # Question marks alone are a message, not a question.
-        assert (await say(alps, BRAVO, "??", "m-6", to=1)).became is ItemResult.TAKEN
+        assert (await say(alps, BRAVO, "??", "m-6", to=1)).result is ItemResult.TAKEN
         assert await alps.rows("SELECT count(*) FROM tak_event") == [(2,)]
 
 
@@ -204,7 +204,7 @@ async def test_receipt_is_due_only_once_the_kit_has_stored_the_message(store: St
         await alps.store.commit(lambda db: records.record_receipt_sent(db, tick))
         assert await alps.store.read(owed) == []
         # A sender who repeats a message has not got the receipt, so it is sent again.
-        assert (await say(alps, BRAVO, "come down", "m-1")).became is ItemResult.REPEATED
+        assert (await say(alps, BRAVO, "come down", "m-1")).result is ItemResult.REPEATED
         (tick,) = await alps.store.read(owed)
         assert tick.read
 
@@ -280,7 +280,7 @@ async def test_callsign_that_looks_like_an_address_is_not_used_as_one(
 
 
 def test_overlong_message_is_truncated_with_a_note() -> None:
-    content = Message("é" * (tak_map.WORDS_MAX + 7))
+    content = Message("é" * (tak_map.TEXT_MAX + 7))
     out = OutEvent(1, 1, 1, None, "", "", "m-1", 0, content, 0.0)
     event = outward.make_event(out, UNIT, 0.0)
     assert event is not None
@@ -300,13 +300,13 @@ EVERYBODY = NewItem(1, 0.0, 1, None, True, "message", True, False)
         (EVERYBODY._replace(kind="waypoint"), None),
         (EVERYBODY._replace(kind="location"), None),
         (EVERYBODY._replace(kind="data"), None),
-        (EVERYBODY._replace(doubtful=True), None),
+        (EVERYBODY._replace(is_unauthenticated=True), None),
         (EVERYBODY._replace(from_kit=False), None),
         (EVERYBODY._replace(is_for_everybody=False), None),
         (EVERYBODY._replace(target=9, is_for_everybody=False), 9),
         (EVERYBODY._replace(target=2, is_for_everybody=False), None),
         (EVERYBODY._replace(target=9, is_for_everybody=False, kind="waypoint"), None),
-        (EVERYBODY._replace(brought=True), None),
+        (EVERYBODY._replace(is_from_bridge=True), None),
     ],
 )
 def test_item_is_sent_to_its_tak_recipient_or_to_all(item: NewItem, whom: int | None) -> None:
@@ -383,8 +383,8 @@ async def test_repeated_marker_for_a_user_is_one_waypoint(store: Store) -> None:
                 lambda db: inward.accept_marker(db, inbox, 1, sent, alps.now)
             )
 
-        assert (await come()).became is ItemResult.TAKEN
-        assert (await come()).became is ItemResult.REPEATED
+        assert (await come()).result is ItemResult.TAKEN
+        assert (await come()).result is ItemResult.REPEATED
         (envelope,) = await collect(alps.mailbox(1))
         (content,) = [each.content for each in envelope.entries if each.sequence == 1][-1:]
         assert (content.name, content.notes) == ("hut\N{REPLACEMENT CHARACTER}", "dry")  # type: ignore[union-attr]
@@ -398,7 +398,7 @@ async def test_marker_for_several_users_is_sent_to_each(store: Store) -> None:
             take = partial(
                 inward.accept_marker, inbox=inbox, member=member, marker=sent, now=alps.now
             )
-            assert (await alps.store.commit(take)).became is ItemResult.TAKEN
+            assert (await alps.store.commit(take)).result is ItemResult.TAKEN
             (envelope,) = await collect(alps.mailbox(member))
             assert any(isinstance(each.content, Waypoint) for each in envelope.entries)
 

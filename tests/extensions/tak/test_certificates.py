@@ -128,7 +128,7 @@ async def test_message_waiting_for_a_phone_is_sent_at_its_connection(store: Stor
         inbox = TakInbox(1, RULES, certificates.find_person)
         chat = GeoChat(TakUnit(PHONE, "Cleo"), TakUnit("FA-1-3", "Cleo"), "m-1", "down")
         taken = await store.commit(lambda db: inward.accept_chat(db, inbox, CLEO, chat, alps.now))
-        assert taken.became is ItemResult.TAKEN
+        assert taken.result is ItemResult.TAKEN
         stranger = chat.__class__(TakUnit(OTHER, "Dora"), chat.to, "m-2", "no")
         refused = await store.commit(
             lambda db: inward.accept_chat(db, inbox, CLEO, stranger, alps.now)

@@ -167,7 +167,7 @@ def test_later_phone_gets_current_positions_markers_and_chats(room: Room) -> Non
     guest = room.enter(eve, 5, 1.0)
     assert room.heard[eve.uid] == ["a-f-G-U-C", "b-m-p-s-m", "b-t-f"]
     # Received events are not repeated, and outdated events are not sent at all.
-    guest.heard = room.exchange.last_number
+    guest.received_number = room.exchange.last_number
     room.exchange.remove_phone(guest)
     room.say(BEN, chat(BEN, tak.ALL_UNITS, 3))
     room.heard[eve.uid].clear()
@@ -241,7 +241,7 @@ def test_flood_is_rate_limited_and_stored_events_are_bounded(room: Room) -> None
         room.exchange.remove_phone(
             room.enter(TakUnit(f"phone {number}", f"p{number}"), 6, LASTS_MAX * 2)
         )
-    assert len(room.exchange._last_heard) == ABSENT_PHONES_MAX
+    assert len(room.exchange._received_numbers) == ABSENT_PHONES_MAX
 
 
 def test_malformed_event_is_counted_as_unreadable(room: Room) -> None:

@@ -316,19 +316,19 @@ async def test_phones_911_alert_opens_a_separate_incident(tmp_path: Path) -> Non
         budget = DayBudget(k.journal, service.PAYER, 0)
         settings = TakLanSettings(LO)
         door = LanAdmission(settings, k.journal, k.intake, outboxes, budget, bearer_bytes=0)
-        assert (await door.receive_event(alert())).became == "taken"
-        assert (await door.receive_event(alert())).became == "repeated"
+        assert (await door.receive_event(alert())).result == "taken"
+        assert (await door.receive_event(alert())).result == "repeated"
         (own,) = list_heard_incidents(k.journal)
         assert (own["state"], own["name"]) == ("open", "BRAVO")
         assert own["text"] == "SOS from BRAVO (TAK phone), at 46.50000 8.10000"
         assert incident.find_open(k.journal) is None, "it is not the kit's own"
         # A uid proves no identity: the cancel is only a message, and ends nothing.
-        assert (await door.receive_event(alert(cancels=True))).became == "taken"
+        assert (await door.receive_event(alert(cancels=True))).result == "taken"
         (own,) = list_heard_incidents(k.journal)
         assert own["state"] == "open"
         # An alert without a time that can be read, and in another's place, rings too.
         odd = alert("ANDROID-2").replace(b'time="2026', b'time="soon').replace(b"46.5", b"north")
-        assert (await door.receive_event(odd)).became == "taken"
+        assert (await door.receive_event(odd)).result == "taken"
         for number in range(3, 60):
             await door.receive_event(alert(f"ANDROID-{number}"))
         assert len(incident.list_all_open(k.journal)) == OPEN_MAX + 1
@@ -371,7 +371,7 @@ async def test_chats_that_cost_nothing_leave_the_budget_unspent(tmp_path: Path) 
         for number in range(9):
             chat = GeoChat(TakUnit("ANDROID-1", "BRAVO"), make_own_unit("kit"), f"m-{number}", "x")
             raw = encode_event(tak.make_chat(chat, NOW)).replace(b"_flow-tags_", b"x")
-            assert (await door.receive_event(raw)).became == "taken"
+            assert (await door.receive_event(raw)).result == "taken"
             await k.cancellation.clear(Channel.SATELLITE)
 
 

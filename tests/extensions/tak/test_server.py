@@ -23,7 +23,7 @@ from fieldagent.extensions.tak import cot
 from fieldagent.extensions.tak import events as tak
 from fieldagent.extensions.tak.cot import CotPoint
 from fieldagent.extensions.tak.events import TakUnit
-from fieldagent.extensions.tak.server.server import STRANGERS_MAX
+from fieldagent.extensions.tak.server.server import HANDSHAKES_MAX
 from tests.extensions.tak.tak_server import Phone
 from tests.extensions.tak.test_journey import Mountain, is_tick_of, texts, ticks
 from tests.hub.test_cluster import contents
@@ -299,7 +299,7 @@ def test_server_admits_only_valid_certificates(tmp_path: Path, stack: ExitStack)
     there.hub.expect("the phone of Cid is disconnected: the connection broke off")
     assert is_let_in(there, [cids])
     # Silent anonymous clients do not block others.
-    for _ in range(STRANGERS_MAX + 5):
+    for _ in range(HANDSHAKES_MAX + 5):
         silent = socket.create_connection(("127.0.0.1", there.port), PATIENCE)
         stack.callback(silent.close)
     assert is_let_in(there, [cids])

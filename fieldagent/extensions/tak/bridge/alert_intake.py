@@ -47,7 +47,7 @@ def accept_alert(
         if trackers.find_tracker(db, workspace, ident) is None:
             sender_member = member
             if sender_member is None or ident == SHARED_TRACKER:
-                sender_member = _find_voice(db, workspace, now)
+                sender_member = _choose_member(db, workspace, now)
             _add(db, workspace, sender_member, alert.sender, ident, now)
     tracker = trackers.find_tracker(db, workspace, ident)
     if tracker is None:
@@ -77,7 +77,7 @@ def _add(db: Db, workspace: int, member: int, phone: TakUnit, ident: str, now: f
             return
 
 
-def _find_voice(db: Db, workspace: int, now: float) -> int:
+def _choose_member(db: Db, workspace: int, now: float) -> int:
     """Return the member to whom phones of unknown people belong."""
     voice_rows = db.execute(
         "SELECT member.id FROM member JOIN membership ON membership.member = member.id"

@@ -40,14 +40,14 @@ class TakIntake:
         inbox: TakInbox,
         links: Mapping[int, UserLink],
         alarms: Mapping[int, Alarm],
-        door: EventAdmission,
+        admission: EventAdmission,
         get: trio.MemoryReceiveChannel[ReceivedEvent],
     ) -> None:
         self._host = host
         self._inbox = inbox
         self._links = links
         self._alarms = alarms
-        self._door = door
+        self._admission = admission
         self._get = get
 
     async def run(self) -> None:
@@ -86,8 +86,8 @@ class TakIntake:
         elif received.kind in (tak.ON_PHONE, tak.READ):
             await self._process_tick(event, now)
         elif (alert := tak.read_alert(event)) is not None:
-            became = await persist(store, lambda db: self._process_alert(db, alert, now))
-            self._host.note_events(became)
+            result = await persist(store, lambda db: self._process_alert(db, alert, now))
+            self._host.note_events(result)
         else:
             await self._process_item(received, now)
 
@@ -100,10 +100,10 @@ class TakIntake:
         inbox, sender = self._inbox, alert.sender
         person = inbox.person_of(db, inbox.workspace, sender.callsign, sender.uid, now)
         member = None if person is None else person.member
-        became = alert_intake.accept_alert(db, inbox.workspace, member, alert, now)
-        if became is ItemResult.TAKEN and not alert.cancels:
+        result = alert_intake.accept_alert(db, inbox.workspace, member, alert, now)
+        if result is ItemResult.TAKEN and not alert.cancels:
             log.warning("a 911 alert of %s at the TAK server is an SOS", sender.callsign)
-        return became
+        return result
 
     async def _process_cancel(self, event: CotEvent, now: float) -> None:
         """Record a cancelled alert, and send the alert again at once."""
@@ -148,10 +148,10 @@ class TakIntake:
         if author is not None and link is not None:
             take = partial(self._enter_event, received, author, chat, link.unit.callsign)
             outcome = await persist(self._host.store, partial(take, now=now))
-            is_question = outcome.became is ItemResult.ASKED
-            if outcome.why and (is_question or self._door.admit_reply(author.uid, now)):
+            is_question = outcome.result is ItemResult.ASKED
+            if outcome.why and (is_question or self._admission.admit_reply(author.uid, now)):
                 await self._explain(link, author, outcome.why)
-        self._host.note_events(outcome.became)
+        self._host.note_events(outcome.result)
 
     def _enter_event(
         self,

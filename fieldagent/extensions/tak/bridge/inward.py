@@ -63,7 +63,7 @@ class SentMarker(NamedTuple):
 
 
 class TakOutcome(NamedTuple):
-    became: ItemResult
+    result: ItemResult
     why: str = ""
     """Text for the author: the reason for a delay, or the cost of the message."""
 
@@ -86,7 +86,7 @@ def accept_chat(db: Db, inbox: TakInbox, member: int, chat: GeoChat, now: float)
         return _describe_cost(db, inbox, posting, chat.sender, now)
     outcome = _enter_event(db, inbox, posting, chat.sender, chat.message_id, now)
     emergency_question = emergency.make_question(text, direct=True)
-    if emergency_question and outcome.became is ItemResult.TAKEN:
+    if emergency_question and outcome.result is ItemResult.TAKEN:
         return outcome._replace(why=f"{emergency_question} {outcome.why}".rstrip())
     return outcome
 

@@ -53,11 +53,11 @@ def find_person(item: NewItem, people: Collection[int], shares: Collection[str])
     server. Return None if the item must not be sent to the server. Items from a bridge are not
     sent.
     """
-    if item.brought:
+    if item.is_from_bridge:
         return None
     if item.target is not None:
         return item.target if item.target in people and item.kind == "message" else None
-    if not item.is_for_everybody or not item.from_kit or item.doubtful:
+    if not item.is_for_everybody or not item.from_kit or item.is_unauthenticated:
         return None
     shared = {"message": "messages", "waypoint": "waypoints"}.get(item.kind)
     return 0 if shared in shares else None

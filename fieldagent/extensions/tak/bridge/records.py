@@ -95,7 +95,7 @@ class TakPerson(NamedTuple):
     uid: str
 
 
-def make_voice(callsign: str) -> str:
+def make_member_name(callsign: str) -> str:
     """Return the member name for a person at the server. The name cannot be confused with an
     address or with another kind of name.
     """
@@ -123,7 +123,7 @@ def record_person(db: Db, workspace: int, callsign: str, uid: str, now: float) -
         )
         if person_count >= PEOPLE_MAX:
             return None
-        member = texts_to_kits.add_voice(db, workspace, make_voice(callsign), now)
+        member = texts_to_kits.add_voice(db, workspace, make_member_name(callsign), now)
         db.execute(
             "INSERT INTO tak_person (workspace, callsign, member, uid) VALUES (?, ?, ?, ?)",
             *(workspace, callsign, member, uid),
@@ -151,9 +151,9 @@ class NewItem(NamedTuple):
     is_for_everybody: bool
     kind: str
     from_kit: bool
-    doubtful: bool
+    is_unauthenticated: bool
     """True if the sender is not authenticated."""
-    brought: bool = False
+    is_from_bridge: bool = False
     """True if a bridge received the item from a server."""
 
 
@@ -453,4 +453,6 @@ def record_cancel_at_server(
         " (SELECT 1 FROM sos_event WHERE sos_event.sos = sos.id AND detail = ?)",
         *(workspace, member, CALLED_OFF_THERE),
     ):
-        sos.record_event(db, id_, "note", now, name=make_voice(canceller), detail=CALLED_OFF_THERE)
+        sos.record_event(
+            db, id_, "note", now, name=make_member_name(canceller), detail=CALLED_OFF_THERE
+        )

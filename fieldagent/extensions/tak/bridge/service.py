@@ -56,7 +56,7 @@ TURN_MAX_S = 30.0
 """Seconds after which a round runs in any case."""
 LOOK_BACK_S = 300.0
 """Seconds between two checks for events that are too old."""
-AT_ONCE = 500
+ROWS_PER_ROUND = 500
 """Largest number of rows that one round processes."""
 WAITING_MAX = 64
 """Largest number of events that can wait to be stored."""
@@ -116,15 +116,15 @@ class _Bridge:
         self._alarms: dict[int, Alarm] = {}
         self._connection_done = trio.Event()
         """Set when a connection has been established or is free again."""
-        self._door = EventAdmission(
+        self._admission = EventAdmission(
             host.note_events, host.clock, markers="waypoints" in rules.shares
         )
         self._put, get = trio.open_memory_channel[ReceivedEvent](WAITING_MAX)
         inbox = TakInbox(workspace, rules, site.person_of)
-        self._intake = TakIntake(host, inbox, self._links, self._alarms, self._door, get)
+        self._intake = TakIntake(host, inbox, self._links, self._alarms, self._admission, get)
         self._logged_reason = "not connected yet"
         """Last logged reason why no user is connected; empty while a user is connected."""
-        self._ear: int | None = None
+        self._listening_member: int | None = None
         """Member whose connection listens for arriving phones."""
         self._looked_back = 0.0
 
@@ -195,8 +195,8 @@ class _Bridge:
         members = {each.member for each in users}
         return ReadResult(
             users,
-            records.list_due_events(db, members, now, AT_ONCE),
-            records.list_pending_receipts(db, members, AT_ONCE),
+            records.list_due_events(db, members, now, ROWS_PER_ROUND),
+            records.list_pending_receipts(db, members, ROWS_PER_ROUND),
             records.list_alerts(db, self._workspace) if sos else [],
         )
 
@@ -220,14 +220,14 @@ class _Bridge:
         """Pass due events to the free connections. Return the seconds until more events are due."""
         now = self._host.clock()
         soonest = now + TURN_MAX_S
-        told_of = {alert.sos for alert in work.alerts}
-        for ended_alarm in [each for each in self._alarms if each not in told_of]:
+        open_alarms = {alert.sos for alert in work.alerts}
+        for ended_alarm in [each for each in self._alarms if each not in open_alarms]:
             del self._alarms[ended_alarm]
         for user in work.users:
             link = self._links[user.member]
             if link.session is None or link.busy:
                 continue
-            due = tak_map.compute_position_due(link.told, user, now)
+            due = tak_map.compute_position_due(link.sent_position, user, now)
             outgoing: list[Outgoing] = []
             if due <= now:
                 outgoing.append(self._send_position(link, user, now))
@@ -244,10 +244,12 @@ class _Bridge:
 
     def _send_position(self, link: UserLink, user: KitUser, now: float) -> Outgoing:
         shared = "positions" in self._rules.shares
-        events = outward.make_position_events(link.unit, user, link.told, now, is_shared=shared)
+        events = outward.make_position_events(
+            link.unit, user, link.sent_position, now, is_shared=shared
+        )
 
         def record_position(now: float) -> None:
-            link.told = SentPosition(user, now, tak_map.is_old(user, now))
+            link.sent_position = SentPosition(user, now, tak_map.is_old(user, now))
 
         return Outgoing(events, note=record_position)
 
@@ -321,7 +323,7 @@ class _Bridge:
                 except ConnectionLost as lost:
                     self._note_lost(str(lost))
                 finally:
-                    link.session, link.told = None, None
+                    link.session, link.sent_position = None, None
                     self._note_links()
                 tries = 0 if trio.current_time() - started_at >= STABLE_AFTER_S else tries
                 await waits.sleep(wait_before(tries))
@@ -337,9 +339,9 @@ class _Bridge:
 
     def _note_links(self) -> None:
         up = [member for member, link in self._links.items() if link.session is not None]
-        if (ear := min(up, default=None)) != self._ear:
-            self._ear = ear
-            self._door.forget_units()
+        if (ear := min(up, default=None)) != self._listening_member:
+            self._listening_member = ear
+            self._admission.forget_units()
         self._host.note_link(bool(up))
         if up and self._logged_reason:
             log.info("connected to %s", self._site.title)
@@ -354,23 +356,27 @@ class _Bridge:
         """Drop an unwanted event before the hub stores any of it. Queue all other events."""
         if kind.startswith("a-"):
             event = (
-                self._door.find_returned_unit(raw, self._host.clock())
-                if member == self._ear
+                self._admission.find_returned_unit(raw, self._host.clock())
+                if member == self._listening_member
                 else None
             )
         elif kind.startswith(tak.ALERTS) and not (
             kind == tak.CANCEL and records.PREFIX.encode() in raw
         ):
             # All connections receive an alert, so use only the listening connection.
-            event = self._door.admit_alert(raw, self._host.clock()) if member == self._ear else None
+            event = (
+                self._admission.admit_alert(raw, self._host.clock())
+                if member == self._listening_member
+                else None
+            )
         else:
-            event = self._door.admit(kind, raw, link.unit.uid, self._host.clock())
+            event = self._admission.admit(kind, raw, link.unit.uid, self._host.clock())
         if event is None:
             return
         try:
             self._put.send_nowait(ReceivedEvent(member, kind, event))
         except trio.WouldBlock:
-            self._door.drop(ItemResult.LIMITED)
+            self._admission.drop(ItemResult.LIMITED)
 
 
 def _record_sent(outgoing: Outgoing, now: float, db: Db) -> None:

@@ -14,12 +14,12 @@ from fieldagent.system.lazy_dataclass import dataclass
 
 @dataclass(slots=True)
 class UserLink:
-    """A user's connection to the server, and what the server was told about the user. `session` is
-    None while there is no connection.
+    """A user's connection to the server. `session` is None while there is no connection.
+    `sent_position` is the last position of the user that was sent over it, or None.
     """
 
     unit: TakUnit
     scope: trio.CancelScope = field(default_factory=trio.CancelScope)
     session: TakSession | None = None
     busy: bool = False
-    told: SentPosition | None = None
+    sent_position: SentPosition | None = None

@@ -46,7 +46,7 @@ class LanAlertReceiver:
 
     async def accept_alert(self, alert: PhoneAlert) -> str:
         """Process an alert or its cancel, and return the result, `taken` or `repeated`."""
-        handle = self._handle(alert)
+        handle = self._make_handle(alert)
         open_incident = incident.find_open_of_handheld(self._journal, handle)
         if alert.cancels:
             self._last_alerts.pop(alert.sender.uid, None)
@@ -76,8 +76,8 @@ class LanAlertReceiver:
             return "repeated"
         return "taken"
 
-    async def _accept(self, words: str, handle: str, joins: int | None = None) -> None:
-        package = Package(Message(words), priority=SOS_PRIORITY)
+    async def _accept(self, text: str, handle: str, joins: int | None = None) -> None:
+        package = Package(Message(text), priority=SOS_PRIORITY)
         plan = unproved_sos.make_plan(package, self._journal, self._outboxes)
         await unproved_sos.book_price(self._journal, plan.price)
         key = None if joins is None else f"{handle} cancels {joins}"
@@ -85,7 +85,7 @@ class LanAlertReceiver:
         if plan.withheld_text:
             log.warning("the SOS of %s uses only other channels: %s", handle, plan.withheld_text)
 
-    def _handle(self, alert: PhoneAlert) -> str:
+    def _make_handle(self, alert: PhoneAlert) -> str:
         """Return the name under which the journal stores the phone's incident."""
         handle = "tak:" + "".join(alert.sender.uid.split())
         if incident.find_open_of_handheld(self._journal, handle) is not None:

@@ -58,7 +58,7 @@ COUNTS = ("taken", "repeated", "asked", "own", "limited", "refused", "unreadable
 
 
 class LanOutcome(NamedTuple):
-    became: str
+    result: str
     """Result of the event, one of `COUNTS`."""
     to: TakUnit | None = None
     why: str = ""
@@ -95,7 +95,7 @@ class LanAdmission:
     async def receive_event(self, raw: bytes) -> LanOutcome:
         """Process a received event and return the result."""
         outcome = await self._receive_event(raw)
-        self.counts[outcome.became] += 1
+        self.counts[outcome.result] += 1
         return outcome
 
     async def _receive_event(self, raw: bytes) -> LanOutcome:
@@ -124,7 +124,7 @@ class LanAdmission:
         if wait:
             return LanOutcome("limited")
         outcome = await self._accept(chat, addressee)
-        if question and outcome.became in ("taken", "refused"):
+        if question and outcome.result in ("taken", "refused"):
             return outcome._replace(why=f"{question} {outcome.why}".rstrip())
         return outcome
 

@@ -51,7 +51,7 @@ attempts."""
 POLL_INTERVAL_S, IDLE_POLL_EXTRA_S = 1.0, 9.0
 """Shortest time in seconds between two checks for news, and additional seconds if there is no news.
 Together they are the time between two alerts of one SOS."""
-RETRY_AFTER_S = 30.0
+POSITION_REPEAT_S = 30.0
 """Seconds after which a unit's position is sent again, because phones that join later have no other
 source."""
 CANCELS = 3
@@ -74,7 +74,7 @@ def plan(settings: TakLanSettings, base: PartBase) -> PartPlan:
 
     def make_service(host: PartHost) -> TakLan:
         budget = DayBudget(host.journal, PAYER, settings.credits_per_day)
-        door = LanAdmission(
+        admission = LanAdmission(
             settings,
             host.journal,
             host.intake,
@@ -82,7 +82,7 @@ def plan(settings: TakLanSettings, base: PartBase) -> PartPlan:
             budget,
             bearer_bytes=host.bearer_bytes,
         )
-        return TakLan(settings, host.journal, door, host.incidents)
+        return TakLan(settings, host.journal, admission, host.incidents)
 
     return PartPlan(make_service)
 
@@ -96,14 +96,14 @@ class TakLan(PartService):
         self,
         settings: TakLanSettings,
         journal: Journal,
-        door: LanAdmission,
+        admission: LanAdmission,
         incidents: Callable[[], dict[str, Any]],
     ) -> None:
         assert settings.address is not None, "nobody makes one without it"
         self._address = settings.address
         self._own_unit = outward.make_own_unit(settings.name)
         self._journal = journal
-        self._door = door
+        self._admission = admission
         self._incidents = incidents
         self._sent_positions: dict[str, SentPosition] = {}
         self._alerts: dict[str, LanAlert] = {}
@@ -198,7 +198,12 @@ class TakLan(PartService):
         for user in users:
             previous = self._sent_positions.get(user.unit.uid)
             moved = previous is not None and previous.user != user
-            if previous is None or moved or now >= previous.at + RETRY_AFTER_S or now < previous.at:
+            if (
+                previous is None
+                or moved
+                or now >= previous.at + POSITION_REPEAT_S
+                or now < previous.at
+            ):
                 events += outward.make_position_events(user, self._address, previous, now)
                 old = tak_map.is_old(user, now)
                 self._sent_positions[user.unit.uid] = SentPosition(user, now, old)
@@ -254,14 +259,14 @@ class TakLan(PartService):
             await trio.serve_listeners(serve_phone, [listener])
 
     async def _receive_bytes(self, raw: bytes, send_socket: trio.socket.SocketType) -> None:
-        outcome = await self._door.receive_event(raw)
+        outcome = await self._admission.receive_event(raw)
         now = self._journal.clock.now()
         if outcome.to is None or not outcome.why:
             return
-        is_question = outcome.became == "asked"
+        is_question = outcome.result == "asked"
         if not is_question:
             log.warning("TAK: of %s: %s", outcome.to.callsign, outcome.why)
-        if is_question or self._door.admit_reply(outcome.to.uid, now):
+        if is_question or self._admission.admit_reply(outcome.to.uid, now):
             reply = GeoChat(self._own_unit, outcome.to, str(uuid.uuid4()), f"[kit] {outcome.why}")
             await self._send_events(
                 send_socket, tak.make_chat(reply, tak_map.make_date(self._journal.clock.date(now)))
@@ -272,8 +277,8 @@ class TakLan(PartService):
         return {
             "state": self.link.state.value,
             "reason": self.link.reason,
-            "came": dict(self._door.counts),
-            "creditsToday": self._door.budget.compute_spent(),
+            "came": dict(self._admission.counts),
+            "creditsToday": self._admission.budget.compute_spent(),
         }
 
 

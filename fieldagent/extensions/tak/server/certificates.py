@@ -126,7 +126,9 @@ def find_valid(db: Db, workspace: int, serials: Collection[str], now: float) -> 
 
 
 def find_phone_owner(db: Db, workspace: int, uid: str, now: float) -> PhoneHolder | None:
-    """Return the user of a phone, or None if the phone has never used a certificate."""
+    """Return the user whose valid certificate the phone with this uid used first, or None if the
+    phone has used no certificate that is still valid.
+    """
     rows = db.execute(
         f"SELECT member.id, member.name FROM {_IN_FORCE} AND uid = ? ORDER BY seen",
         *(workspace, now, uid),
@@ -135,7 +137,9 @@ def find_phone_owner(db: Db, workspace: int, uid: str, now: float) -> PhoneHolde
 
 
 def list_phones(db: Db, workspace: int, now: float) -> list[tuple[str, str, int]]:
-    """Return the serial number, the uid and the user of each phone that has connected."""
+    """Return the serial number, the uid and the user of each phone that has connected with a
+    certificate that is still valid.
+    """
     rows = db.execute(
         f"SELECT serial, uid, member.id FROM {_IN_FORCE} AND uid IS NOT NULL AND uid <> ''",
         *(workspace, now),

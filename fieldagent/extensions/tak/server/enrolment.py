@@ -45,7 +45,7 @@ log = logging.getLogger(__name__)
 
 PATH_PREFIX = "/Marti/api/tls"
 BODY = 16_384
-"""Largest number of bytes of a request. A request for a 4096-bit key has 1700."""
+"""Largest number of bytes of a request. A request for a 4096-bit key has about 1700 bytes."""
 CONTENT_TYPES = ("application/pkcs10", "application/octet-stream", "text/plain", FORM, "")
 """Content types that clients use. By default, curl sends the content type of a form."""
 KEY_BITS = (2_048, 4_096)

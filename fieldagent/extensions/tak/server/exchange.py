@@ -41,8 +41,8 @@ CHATS_MAX = 50
 LASTS_MAX = 86_400.0
 """Longest time in seconds for which an event is kept, whatever the phone requests."""
 ABSENT_PHONES_MAX = 1_000
-"""Largest number of absent phones for which the server stores the last message that they
-received."""
+"""Largest number of absent phones for which the server stores the number of the last message that
+they received."""
 NAME_MAX = 100
 """Largest number of characters of a uid, and of a callsign."""
 _KEPT_TYPES = ("a-", tak.POINTS, "u-", tak.ALERT)
@@ -61,11 +61,11 @@ class TakGuest:
     uid: str = ""
     """Uid of the guest; empty while a phone only listens."""
     callsign: str = ""
-    spoke: float = 0.0
-    """State of the guest's rate limit."""
-    heard: int = 0
-    """Number of the last message to everyone that was sent before the server last heard the phone.
-    After a lost connection, later messages are sent again."""
+    rate_state: float = 0.0
+    """State of the guest's rate limit, as `Rate.admit` returns it."""
+    received_number: int = 0
+    """Number of the last message to everyone that the phone has certainly received, because the
+    phone sent data after it. After a lost connection, later messages are sent again."""
 
 
 class _StoredEvent(NamedTuple):
@@ -91,7 +91,7 @@ class Exchange:
         self._kept_bytes = 0
         self._chats: deque[_ChatEvent] = deque(maxlen=CHATS_MAX)
         self._number = 0
-        self._last_heard: OrderedDict[str, int] = OrderedDict()
+        self._received_numbers: OrderedDict[str, int] = OrderedDict()
         self._now = 0.0
         self._dropped = EventRate(lambda: self._now)
         self._shared = EventRate(lambda: self._now)
@@ -132,10 +132,10 @@ class Exchange:
         for uid, kept_event in [*self._stored_events.items()]:
             if kept_event.until > now and uid != own:
                 self._send_to_phones(guest, kept_event.kind, kept_event.raw, kept_event.unit)
-        guest.heard = self._last_heard.get(guest.key, 0)
-        for event_said in self._chats:
-            if event_said.until > now and event_said.number > guest.heard:
-                self._send_to_phones(guest, tak.CHAT, event_said.raw)
+        guest.received_number = self._received_numbers.get(guest.key, 0)
+        for kept_chat in self._chats:
+            if kept_chat.until > now and kept_chat.number > guest.received_number:
+                self._send_to_phones(guest, tak.CHAT, kept_chat.raw)
 
     def enter(self, guest: TakGuest, unit: TakUnit, now: float) -> None:
         """Admit a guest as `unit`. If the guest is a phone, `listen` must have been called
@@ -167,16 +167,16 @@ class Exchange:
             return
         del self._guests[guest]
         if guest.key:
-            self._last_heard[guest.key] = guest.heard
-            self._last_heard.move_to_end(guest.key)
-            if len(self._last_heard) > ABSENT_PHONES_MAX:
-                self._last_heard.popitem(last=False)
+            self._received_numbers[guest.key] = guest.received_number
+            self._received_numbers.move_to_end(guest.key)
+            if len(self._received_numbers) > ABSENT_PHONES_MAX:
+                self._received_numbers.popitem(last=False)
 
     def read(self, guest: TakGuest, raw: bytes, now: float) -> CotEvent | None:
         """Decode an event of a phone. Return None if the event exceeds the rate limit or is
         invalid.
         """
-        guest.spoke, wait = PHONE_EVENT_RATE.admit(guest.spoke, now)
+        guest.rate_state, wait = PHONE_EVENT_RATE.admit(guest.rate_state, now)
         if wait:
             self._note(ItemResult.LIMITED)
             return None
@@ -248,7 +248,7 @@ class Exchange:
         addressed = tak.read_addressed(event)
         unit = event.uid if event.type.startswith("a-") else ""
         others = [each for each in self._guests if each is not guest]
-        told_guests: list[TakGuest] = []
+        notified_guests: list[TakGuest] = []
         if addressed is not None:
             addressees = [
                 each
@@ -256,7 +256,7 @@ class Exchange:
                 if each.uid in addressed.uids or each.callsign in addressed.callsigns
             ]
             self._send_to_users(event.type, raw, addressees)
-            told_guests = addressees
+            notified_guests = addressees
         else:
             addressees = others
             self._store_event(event, raw, unit, now)
@@ -264,7 +264,7 @@ class Exchange:
             # The hub raises an SOS for a phone's alert, whoever its receivers are. The hub receives
             # the alert through the sessions of users.
             self._send_to_users(
-                event.type, raw, [each for each in others if each not in told_guests]
+                event.type, raw, [each for each in others if each not in notified_guests]
             )
         phones = [each for each in addressees if each.key]
         for each in phones:

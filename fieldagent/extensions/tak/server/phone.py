@@ -132,7 +132,7 @@ class _Phone:
                 self._note_protobuf()
             self._is_new = False
             # A phone that sends data is alive and has received what was sent to it.
-            self.guest.heard = max(self.guest.heard, self._sent)
+            self.guest.received_number = max(self.guest.received_number, self._sent)
             too_long = splitter.too_long
             for raw in splitter.receive_data(bytes(data)):
                 await self._process_event(raw)
@@ -191,7 +191,7 @@ class _Phone:
         return False
 
     def _note_protobuf(self) -> None:
-        """Tell the client by a chat message, and the log, that the server reads XML but not
+        """Report to the client, by a chat message, and to the log that the server reads XML but not
         protobuf.
         """
         self._log_refusal(f"it {SPEAKS_PROTOBUF}")

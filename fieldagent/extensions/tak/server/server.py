@@ -57,7 +57,7 @@ PHONES_MAX = 300
 UNANSWERED_PROBES_MAX = 3
 """Number of unanswered keep-alive probes of the kernel after which a phone is considered
 disconnected."""
-STRANGERS_MAX = 50
+HANDSHAKES_MAX = 50
 """Largest number of connections in a TLS handshake. A further connection ends the oldest connection
 of the source with the most connections, so that unknown callers cannot block other callers."""
 HANDSHAKE_MAX = 20.0
@@ -185,7 +185,7 @@ class _Phones:
         self._context: ssl.SSLContext | None = None
         self._context_made_at = 0.0
         self._inside = 0
-        self.unproved = UnauthenticatedLimit(STRANGERS_MAX, HANDSHAKE_MAX)
+        self.unproved = UnauthenticatedLimit(HANDSHAKES_MAX, HANDSHAKE_MAX)
         self._scopes: dict[str, trio.CancelScope] = {}
         self._refusal_rate = EventRate(host.clock)
 
