@@ -221,7 +221,7 @@ class AprsPeople:
 
     def _process_emergency(self, report: AprsHeard) -> None:
         emergency_text = "Mic-E emergency"
-        number = self._number(report.source, "", emergency_text)
+        number = self._compute_number(report.source, "", emergency_text)
         self._queue_report(report, number, HandheldText(emergency_text, True, alert=True))
 
     def _process_object(self, report: AprsHeard, aprs_object: AprsObject) -> None:
@@ -251,7 +251,7 @@ class AprsPeople:
             return
         while len(self._messages) >= REMEMBERED_MAX:
             del self._messages[next(iter(self._messages))]
-        number = self._number(*key) if message.id else getrandbits(48) or 1
+        number = self._compute_number(*key) if message.id else getrandbits(48) or 1
         if not report.over_internet:
             lasts = SAME_ID_WINDOW_S if message.id else SAME_TEXT_WINDOW_S
             self._messages.pop(key, None)
@@ -259,10 +259,10 @@ class AprsPeople:
         spoken = HandheldText(message.text, is_ours, "" if is_ours else message.to)
         self._queue_report(report, number, spoken, key if is_ours and message.id else None)
 
-    def _number(self, *what: str) -> int:
-        """Return a number for the content `what`. The number is the same within half an hour, even
-        if the kit restarts. It is needed because stations count their messages from 1 after each
-        start.
+    def _compute_number(self, *what: str) -> int:
+        """Return a number for a message or emergency with the content `what`. The same content has
+        the same number within half an hour, even if the kit restarts. It is needed because stations
+        count their messages from 1 after each start.
         """
         since = int(self._clock() // SAME_ID_WINDOW_S)
         text = "\0".join((*what, str(since)))

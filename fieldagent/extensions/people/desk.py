@@ -438,7 +438,7 @@ class Desk:
         await self._remember(report, None)
 
     async def _join(self, report: HandheldReport, text: HandheldText, code: str) -> bool:
-        guesses = self.toll.guess(report.handle)
+        guesses = self.toll.count_guess(report.handle)
         right = hmac.compare_digest(code.encode(), (self.settings.join_code or "").encode())
         if guesses > GUESSES_PER_DAY_MAX:
             return False

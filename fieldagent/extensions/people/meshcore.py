@@ -148,10 +148,11 @@ class MeshcorePeople:
         """True if a message may be waiting in the radio."""
         self._is_full = False
         self._own_texts = TextTimes(clock)
-        self._said_on_channel: deque[tuple[str, str]] = deque(maxlen=UNANSWERED_MAX)
-        self._wrote = b""
-        """Key of the last message's sender, until the kit queries the sender's battery."""
-        self._ask_battery_at: dict[bytes, float] = {}
+        self._sent_on_channel: deque[tuple[str, str]] = deque(maxlen=UNANSWERED_MAX)
+        self._battery_due_key = b""
+        """Key of the last message's sender, whose battery the kit must query; empty if there is
+        none."""
+        self._query_battery_at: dict[bytes, float] = {}
         self._turns = trio.Semaphore(SIMULTANEOUS_TEXTS_MAX)
 
     async def begin(self) -> None:
@@ -181,16 +182,16 @@ class MeshcorePeople:
                 return self._waiting_reports.popleft()
             # Query the battery only when the queue is empty, because the radio may be lost during
             # the query. The queue would then be lost too.
-            wrote, self._wrote = self._wrote, b""
-            if wrote:
-                await self._ask_battery(wrote)
+            key, self._battery_due_key = self._battery_due_key, b""
+            if key:
+                await self._query_battery(key)
                 continue
             if self._may_wait:
                 await self._fetch()
                 continue
             content = None
             with waits.move_on_after(CHECK_INTERVAL_S):
-                content = await self._host.push()
+                content = await self._host.receive_report()
             if content is None:
                 await self._maintain_radio()
             else:
@@ -257,7 +258,7 @@ class MeshcorePeople:
         self._waiting_reports.append(
             HandheldReport(handle, _compute_message_number(message), spoken, signal)
         )
-        self._wrote = key
+        self._battery_due_key = key
 
     def _process_channel_text(self, message: CompanionText) -> None:
         name, colon, text = message.text.partition(": ")
@@ -362,15 +363,19 @@ class MeshcorePeople:
             FULL_CONTACTS_REASON.format(count=len(self._contacts)) if self._is_full else ""
         )
 
-    async def _ask_battery(self, key: bytes) -> None:
+    async def _query_battery(self, key: bytes) -> None:
         now = trio.current_time()
-        if now >= self._ask_battery_at.get(key, -inf):
-            self._ask_battery_at[key] = now + BATTERY_INTERVAL_S
+        if now >= self._query_battery_at.get(key, -inf):
+            self._query_battery_at[key] = now + BATTERY_INTERVAL_S
             await self._host.request_answer(wire.ask_telemetry(key), CompanionMessage.SENT)
 
     def _process_battery(self, sender: bytes, volts: float | None) -> None:
         contacts = self._find_contacts(sender)
-        if volts is not None and len(contacts) == 1 and (charge := _charge(volts)) is not None:
+        if (
+            volts is not None
+            and len(contacts) == 1
+            and (charge := _compute_charge(volts)) is not None
+        ):
             self._waiting_reports.append(
                 HandheldReport(contacts[0].key.hex(), 0, HandheldBattery(charge))
             )
@@ -414,7 +419,9 @@ class MeshcorePeople:
                 return TextOutcome(False, f"the radio refuses it: {wire.describe_error(answer)}")
             codes.append(sent.ack)
             floods = sent.flooded
-            if await self._host.has_acknowledged(codes, min(ACK_MAX, sent.wait_s + ACK_SPARE_S)):
+            if await self._host.wait_for_acknowledgement(
+                codes, min(ACK_MAX, sent.wait_s + ACK_SPARE_S)
+            ):
                 break
             if not floods:
                 reset = wire.make_command(CompanionCommand.RESET_PATH, key)
@@ -429,8 +436,8 @@ class MeshcorePeople:
         """Send a text once on the channel, where all members can read it. Used when the person
         cannot be reached in another way.
         """
-        if (handle, text) not in self._said_on_channel:
-            self._said_on_channel.append((handle, text))
+        if (handle, text) not in self._sent_on_channel:
+            self._sent_on_channel.append((handle, text))
             place = int(handle[1:].partition("/")[0])
             command = wire.send_channel_text(place, text, self._own_texts.make_time())
             await self._host.request_answer(command, CompanionMessage.OK, CompanionMessage.SENT)
@@ -453,7 +460,7 @@ def _compute_number(what: bytes) -> int:
     return int.from_bytes(sha256(what).digest()[:6], "big") or 1
 
 
-def _charge(volts: float) -> int | None:
+def _compute_charge(volts: float) -> int | None:
     """Return the approximate charge of a lithium cell in percent, or None if `volts` is not the
     voltage of such a cell.
     """

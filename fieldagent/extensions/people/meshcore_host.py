@@ -66,7 +66,7 @@ class CompanionHost:
         self._asking = trio.Lock()
         self._answers: deque[bytes] = deque()
         self._answered = trio.Event()
-        self._mouth, self._ear = trio.open_memory_channel[bytes](PUSHES_MAX)
+        self._report_sender, self._report_receiver = trio.open_memory_channel[bytes](PUSHES_MAX)
         self._acks: deque[bytes] = deque(maxlen=ACKS_KEPT)
         self._acknowledged = trio.Event()
         self._lost_rate = EventRate(trio.current_time)
@@ -101,14 +101,14 @@ class CompanionHost:
             self._acknowledged = trio.Event()
             return
         try:
-            self._mouth.send_nowait(content)
+            self._report_sender.send_nowait(content)
         except trio.WouldBlock:
             if count := self._lost_rate.count_event():
                 log.warning("the radio sent more than the kit can store: %d lost", count)
 
-    async def push(self) -> bytes:
+    async def receive_report(self) -> bytes:
         """Wait for the next unsolicited report and return it. Acknowledgements are not returned."""
-        return await self._ear.receive()
+        return await self._report_receiver.receive()
 
     async def request_answer(self, command: bytes, *expected: CompanionMessage) -> bytes:
         """Send a command and return its answer, which has one of the types `expected` or is an
@@ -134,7 +134,7 @@ class CompanionHost:
                 await self._answered.wait()
         raise RadioLost(SILENT_REASON)
 
-    async def has_acknowledged(self, codes: list[bytes], seconds: float) -> bool:
+    async def wait_for_acknowledgement(self, codes: list[bytes], seconds: float) -> bool:
         """Wait until one of `codes` is acknowledged. Return False if none is acknowledged within
         `seconds`.
         """
@@ -188,7 +188,7 @@ class CompanionHost:
                 {CompanionMessage.CONTACTS_BEGIN, *parts},
             )
             while answer[0] not in (CompanionMessage.CONTACTS_END, CompanionMessage.ERROR):
-                _add_if_whole(contacts, answer)
+                _add_if_readable(contacts, answer)
                 answer = await self._wait_for_answer(parts)
         return contacts
 
@@ -198,7 +198,7 @@ class CompanionHost:
         """
         request = wire.make_command(CompanionCommand.GET_CONTACT, key)
         contacts: list[CompanionContact] = []
-        _add_if_whole(contacts, await self.request_answer(request, CompanionMessage.CONTACT))
+        _add_if_readable(contacts, await self.request_answer(request, CompanionMessage.CONTACT))
         return contacts[0] if contacts else None
 
     async def set_clock(self, clock: Callable[[], float]) -> bool:
@@ -224,7 +224,7 @@ CLOCK_MAX = 30
 """Largest number of seconds by which the radio's clock may be slow."""
 
 
-def _add_if_whole(contacts: list[CompanionContact], answer: bytes) -> None:
+def _add_if_readable(contacts: list[CompanionContact], answer: bytes) -> None:
     if answer[0] == CompanionMessage.CONTACT:
         try:
             contacts.append(wire.decode_contact(answer))

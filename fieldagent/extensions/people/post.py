@@ -82,9 +82,7 @@ def _cut_into_parts(text: str, size: int, limit: int) -> list[str]:
 
 
 class Absence:
-    """People who did not answer, with the time of the next attempt for each. `now` is elapsed
-    time.
-    """
+    """Pauses between attempts to send to people who did not answer. `now` is elapsed time."""
 
     def __init__(self) -> None:
         self._failures: dict[str, tuple[float, int]] = {}

@@ -125,7 +125,7 @@ class HandheldLimits:
         self._positions[handle] = now
         return True
 
-    def guess(self, handle: str) -> int:
+    def count_guess(self, handle: str) -> int:
         """Count an attempt to enter a code, and return the number of today's attempts."""
         today = self.get_day()
         self._guesses = {key: count for key, count in self._guesses.items() if key[0] == today}

@@ -246,7 +246,7 @@ async def test_battery_level_is_requested_after_a_message(tmp_path: Path) -> Non
     [(3.0, 0), (3.3, 0), (3.65, 25), (3.9, 70), (4.2, 100), (4.3, 100), (5.0, None), (0.0, None)],
 )
 def test_battery_percentage_is_computed_from_the_voltage(volts: float, percent: int | None) -> None:
-    assert meshcore._charge(volts) == percent
+    assert meshcore._compute_charge(volts) == percent
 
 
 async def test_text_is_delivered_after_the_radios_confirmation(tmp_path: Path) -> None:
