@@ -12,7 +12,7 @@ import trio.testing
 from fieldagent.agent.bearer import BearerOutbox
 from fieldagent.agent.channels.contract import ChannelLink, LinkState, Reception
 from fieldagent.extensions.sms.agent.arrivals import StoreContent, find_arrivals
-from fieldagent.extensions.sms.agent.carrier import LOOKS_MAX, SmsCarrier, SmsSeat
+from fieldagent.extensions.sms.agent.carrier import READ_ATTEMPTS_MAX, SmsCarrier, SmsSeat
 from fieldagent.extensions.sms.agent.contract import SmsModem
 from fieldagent.extensions.sms.agent.settings import SmsSettings
 from fieldagent.extensions.sms.sms_modem import GsmReply, parse_listed
@@ -71,5 +71,5 @@ async def test_permanently_garbled_sms_is_kept_as_a_dead_letter_after_retries(
         nursery.cancel_scope.cancel()
     assert one.kept == [(b"07917?8394", "an SMS cannot be read: the modem shows no PDU")]
     assert one.deleted == [7]
-    first, second, third = one.looks[:LOOKS_MAX]
+    first, second, third = one.looks[:READ_ATTEMPTS_MAX]
     assert first == second < third

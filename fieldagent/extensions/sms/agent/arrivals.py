@@ -41,12 +41,14 @@ class WaitingParts(NamedTuple):
     """Text that identifies the message in the store."""
     at: float
     """Unix time when the service centre received the last of these parts."""
-    told: str
+    count_text: str
     """Number of parts that have arrived, as a text for people."""
 
 
 class StoreContent(NamedTuple):
-    """Messages in the modem's store, by whether all their parts have arrived."""
+    """Content of the modem's store: complete messages, messages with missing parts, and unreadable
+    messages.
+    """
 
     whole: list[Arrival]
     """Complete messages in the order of their places."""
@@ -55,18 +57,18 @@ class StoreContent(NamedTuple):
     """Messages that may be readable at the next read, because there is noise on the serial line."""
 
 
-class _Piece(NamedTuple):
+class _StoredPart(NamedTuple):
     place: int
     message: Deliver
     part: Part
 
 
-_Group = dict[int, _Piece]
+_Group = dict[int, _StoredPart]
 """Known parts of one message, by part number."""
 
 
 def find_arrivals(messages: Sequence[StoredMessage]) -> StoreContent:
-    """Return the complete messages, and the messages with missing parts."""
+    """Sort the messages in the modem's store into complete, incomplete and unreadable messages."""
     arrivals: list[Arrival] = []
     groups: dict[tuple[str, int, int], list[_Group]] = {}
     unreadable = [each for each in messages if each.message is None]
@@ -78,13 +80,13 @@ def find_arrivals(messages: Sequence[StoredMessage]) -> StoreContent:
             parsed = message if isinstance(message, Deliver | StatusReport) else None
             arrivals.append(Arrival((place,), parsed))
             continue
-        piece = _Piece(place, message, part)
+        stored_part = _StoredPart(place, message, part)
         alike = groups.setdefault((message.number, part.reference, part.total), [])
-        if any(_is_again(piece, group) for group in alike):
+        if any(_is_repeated(stored_part, group) for group in alike):
             arrivals.append(Arrival((place,), None))
             continue
-        group = _find_group(piece, alike)
-        group[part.number] = piece
+        group = _find_group(stored_part, alike)
+        group[part.number] = stored_part
         if len(group) == part.total:
             alike.remove(group)
             arrivals.append(_join_parts(group))
@@ -92,44 +94,46 @@ def find_arrivals(messages: Sequence[StoredMessage]) -> StoreContent:
     return StoreContent(arrivals, waiting, unreadable)
 
 
-def _compute_distance(piece: _Piece, group: _Group) -> float:
-    return min(abs(piece.message.at - each.message.at) for each in group.values())
+def _compute_distance(stored_part: _StoredPart, group: _Group) -> float:
+    return min(abs(stored_part.message.at - each.message.at) for each in group.values())
 
 
-def _is_again(piece: _Piece, group: _Group) -> bool:
+def _is_repeated(stored_part: _StoredPart, group: _Group) -> bool:
     """Return True if the network delivered a part a second time."""
-    before = group.get(piece.part.number)
-    if before is None or before.message.content != piece.message.content:
+    before = group.get(stored_part.part.number)
+    if before is None or before.message.content != stored_part.message.content:
         return False
-    return abs(before.message.at - piece.message.at) <= PARTS_APART
+    return abs(before.message.at - stored_part.message.at) <= PARTS_APART
 
 
-def _find_group(piece: _Piece, alike: list[_Group]) -> _Group:
-    """Return the message to which the part belongs. If there are several, return the nearest in
-    time. If there is none, add a new message to `alike` and return it.
+def _find_group(stored_part: _StoredPart, alike: list[_Group]) -> _Group:
+    """Return the message to which the part belongs, as its known parts. If there are several such
+    messages, return the nearest in time. If there is none, add a new message to `alike` and return
+    it.
     """
     fits = [
         each
         for each in alike
-        if piece.part.number not in each and _compute_distance(piece, each) <= PARTS_APART
+        if stored_part.part.number not in each
+        and _compute_distance(stored_part, each) <= PARTS_APART
     ]
     if fits:
         # If several messages fit, use the later one in the store. If a message already has the
         # part, its sender has started the message again.
-        return min(reversed(fits), key=lambda each: _compute_distance(piece, each))
+        return min(reversed(fits), key=lambda each: _compute_distance(stored_part, each))
     alike.append({})
     return alike[-1]
 
 
 def _make_waiting(group: _Group) -> WaitingParts:
-    pieces = list(group.values())
-    places = tuple(each.place for each in pieces)
-    number, (reference, total, _) = pieces[0].message.number, pieces[0].part
+    stored_parts = list(group.values())
+    places = tuple(each.place for each in stored_parts)
+    number, (reference, total, _) = stored_parts[0].message.number, stored_parts[0].part
     return WaitingParts(
         places,
         number,
         f"{number} {reference} {total} {min(places)}",
-        max(each.message.at for each in pieces),
+        max(each.message.at for each in stored_parts),
         f"{len(group)} of its {total} parts came",
     )
 

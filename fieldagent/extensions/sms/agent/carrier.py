@@ -68,13 +68,13 @@ COPIES_MAX = 3
 again."""
 URGENT_AFTER = 20.0
 """Longest time in seconds without an IP link before an SOS is sent by SMS."""
-LOOKS_MAX = 3
+READ_ATTEMPTS_MAX = 3
 """Number of attempts to read a message, after which the carrier gives up the message."""
 CHECK_INTERVAL_S = 600.0
 """Seconds between two reads of the modem's store while the IP link works."""
-AGAIN_MAX = 3_600.0
-"""Longest time in seconds to wait for an answer. It is also the longest time in the queue after a
-missing answer."""
+ANSWER_WAIT_MAX_S = 3_600.0
+"""Longest time in seconds to wait for the hub to acknowledge an SMS, and then for its content to
+wait in the queue."""
 DAY_OVER_S = 3_600.0
 """Seconds after which the carrier checks again whether a limit still applies."""
 URGENT_DAY_OVER_S = 60.0
@@ -158,7 +158,7 @@ class SmsCarrier:
         self._outgoing: dict[bytes, SentFrame] = {}
         """Unacknowledged frames by tag. Only the code that removes a frame from this dictionary may
         settle the frame."""
-        self._owed_acks: list[bytes] = []
+        self._due_acks: list[bytes] = []
         """Tags of received frames that the kit must still acknowledge to the hub."""
         self._rest = SendPause()
         self._has_turn = False
@@ -167,7 +167,7 @@ class SmsCarrier:
         self._garbled: dict[int, int] = {}
         """Number of consecutive reads in which a message was unreadable, by the place of the
         message in the store."""
-        self._strangers = 0
+        self._refused_count = 0
         self._show()
 
     async def return_frames_on_link(self) -> NoReturn:
@@ -177,7 +177,7 @@ class SmsCarrier:
         while True:
             if self._seat.turn.linked:
                 self._has_turn = False
-                self._owed_acks.clear()
+                self._due_acks.clear()
                 for tag in list(self._outgoing):
                     await self._release(tag, "the IP link is back: the item is sent over IP", 0.0)
             await self._seat.turn.wait_for_change()
@@ -257,7 +257,7 @@ class SmsCarrier:
                 urgent=is_urgent
             ):
                 return await self._load(modem, urgent=is_urgent)
-        if self._owed_acks and now >= self._rest.until and self._is_affordable(urgent=False):
+        if self._due_acks and now >= self._rest.until and self._is_affordable(urgent=False):
             await self._acknowledge(modem)
             return True
         return False
@@ -291,16 +291,16 @@ class SmsCarrier:
         tag = frame.tag_by(self._key_up)
         self._outgoing[tag] = SentFrame(transmission, frame.encode_text(self._key_up))
         if await self._submit(modem, tag):
-            self._owed_acks = [each for each in self._owed_acks if each not in acknowledgements]
+            self._due_acks = [each for each in self._due_acks if each not in acknowledgements]
         return True
 
     def _remove_fitting_acks(self, envelope: bytes) -> tuple[bytes, ...]:
         """Return the acknowledgements that fit into the SMS of an envelope, so that no further SMS
         is needed.
         """
-        for count in range(min(len(self._owed_acks), sms_frame.ACKNOWLEDGED_MAX), 0, -1):
-            if sms_frame.fits_into_one_sms(self._owed_acks[:count], envelope):
-                return tuple(self._owed_acks[:count])
+        for count in range(min(len(self._due_acks), sms_frame.ACKNOWLEDGED_MAX), 0, -1):
+            if sms_frame.fits_into_one_sms(self._due_acks[:count], envelope):
+                return tuple(self._due_acks[:count])
         return ()
 
     async def _submit(self, modem: SmsModem, tag: bytes) -> bool:
@@ -335,7 +335,7 @@ class SmsCarrier:
             return False
         self._rest.end_pause()
         outgoing.copies += 1
-        outgoing.due = trio.current_time() + self._answer_within(outgoing)
+        outgoing.due = trio.current_time() + self._compute_answer_limit(outgoing)
         forget_reference(self._outgoing.values(), sent.reference)
         if sent.reference is not None:
             outgoing.references[sent.reference] = outgoing.copies
@@ -350,11 +350,11 @@ class SmsCarrier:
         (content,) = sms_pdu.split(text, 0)
         return Submit(self._settings.hub_number, content)
 
-    def _answer_within(self, under_way: SentFrame) -> float:
+    def _compute_answer_limit(self, under_way: SentFrame) -> float:
         within = float(self._settings.answer_within)
         if under_way.urgent:
             return within / 3
-        return min(AGAIN_MAX, within * 2.0 ** (under_way.copies - 1))
+        return min(ANSWER_WAIT_MAX_S, within * 2.0 ** (under_way.copies - 1))
 
     async def _handle_unanswered(self, modem: SmsModem, tag: bytes) -> None:
         """Process a frame that the hub has not answered in time: send it again, or return its
@@ -363,7 +363,7 @@ class SmsCarrier:
         outgoing = self._outgoing[tag]
         if outgoing.copies >= COPIES_MAX:
             reason = f"no answer of the hub to {outgoing.copies} SMS"
-            rest = 0.0 if outgoing.urgent else self._answer_within(outgoing)
+            rest = 0.0 if outgoing.urgent else self._compute_answer_limit(outgoing)
             await self._release(tag, reason, rest)
         elif not self._can_pay(outgoing.transmission):
             rest = URGENT_DAY_OVER_S if outgoing.urgent else DAY_OVER_S
@@ -378,7 +378,7 @@ class SmsCarrier:
 
     async def _acknowledge(self, modem: SmsModem) -> None:
         """Send the hub an SMS that contains nothing but acknowledgements."""
-        acknowledgements = tuple(self._owed_acks[: sms_frame.ACKNOWLEDGED_MAX])
+        acknowledgements = tuple(self._due_acks[: sms_frame.ACKNOWLEDGED_MAX])
         text = SmsFrame(self._name, b"", acknowledgements).encode_text(self._key_up)
         await self._seat.budget.spend(1)
         sent = await modem.send(self._message(text))
@@ -387,7 +387,7 @@ class SmsCarrier:
             self._rest.begin(final=sent.final)
             return
         forget_reference(self._outgoing.values(), sent.reference)
-        self._owed_acks = [each for each in self._owed_acks if each not in acknowledgements]
+        self._due_acks = [each for each in self._due_acks if each not in acknowledgements]
 
     async def _wait(self, modem: SmsModem) -> None:
         """Wait until a time or an event after which the carrier must look again for work."""
@@ -405,7 +405,7 @@ class SmsCarrier:
                 moments.append(starts_at)
             elif is_urgent or self._is_affordable(urgent=False):
                 events.append(partial(self._outbox.wait_until_ready, urgent=is_urgent))
-        if self._has_turn and self._owed_acks:
+        if self._has_turn and self._due_acks:
             moments.append(max(self._rest.until, now + 1.0))
         if not modem.arrived:
             await wait_for_first(max(0.0, min(moments) - now), self._seat.progress, *events)
@@ -430,7 +430,7 @@ class SmsCarrier:
             del waiting[given_up.parts.name]
         for each in list(waiting.values()):
             if not self._settings.can_come_from(each.number):
-                self._note_stranger(each.number)
+                self._count_refused_sender(each.number)
                 await self._delete_given_up(modem, GivenUpParts(each, ""))
                 del waiting[each.name]
         await modem.read_state()
@@ -440,8 +440,8 @@ class SmsCarrier:
 
     async def _read_again(self, modem: SmsModem, unreadable: Sequence[StoredMessage]) -> None:
         """Read unreadable messages again, the first time at once. The line may have noise, and the
-        modem has the only copy. After `LOOKS_MAX` attempts, store the message unchanged and delete
-        it from the modem.
+        modem has the only copy. After `READ_ATTEMPTS_MAX` attempts, store the message unchanged and
+        delete it from the modem.
         """
         before = self._garbled
         self._garbled = {each.place: before.get(each.place, 0) + 1 for each in unreadable}
@@ -449,10 +449,10 @@ class SmsCarrier:
             looks = self._garbled[each.place]
             modem.arrived = modem.arrived or looks == 1
             self._next_look = min(self._next_look, trio.current_time() + modem.look_soon)
-            if looks == LOOKS_MAX:
+            if looks == READ_ATTEMPTS_MAX:
                 damage = f"an SMS cannot be read: {each.fault}"
                 await self._seat.reception.receive(each.text.encode(), damage=damage)
-            if looks >= LOOKS_MAX:
+            if looks >= READ_ATTEMPTS_MAX:
                 await modem.delete(each.place)
 
     async def _delete_given_up(self, modem: SmsModem, given_up: GivenUpParts) -> None:
@@ -461,13 +461,13 @@ class SmsCarrier:
         for place in given_up.parts.places:
             await modem.delete(place)
 
-    def _note_stranger(self, number: str) -> None:
-        self._strangers += 1
+    def _count_refused_sender(self, number: str) -> None:
+        self._refused_count += 1
         log.warning("an SMS of %s is deleted: see sms-allow", number)
 
     async def _process_message(self, message: Deliver) -> None:
         if not self._settings.can_come_from(message.number):
-            self._note_stranger(message.number)
+            self._count_refused_sender(message.number)
             return
         text = _read_text(message.content)
         try:
@@ -486,8 +486,8 @@ class SmsCarrier:
                 await self._outbox.settle(outgoing.transmission, Outcome.SENT)
         if frame.envelope:
             await self._seat.reception.receive(frame.envelope)
-            if frame.tag not in self._owed_acks and not self._seat.turn.linked:
-                self._owed_acks.append(frame.tag)
+            if frame.tag not in self._due_acks and not self._seat.turn.linked:
+                self._due_acks.append(frame.tag)
 
     def show_absence(self, error: BaseException) -> None:
         """Show on the link why the carrier cannot send SMS. Log the reason if it is new. The state
@@ -512,7 +512,7 @@ class SmsCarrier:
         facts["sms"] = f"{link.state.value}{': ' if reason else ''}{reason}"
         facts["smsToday"] = self._seat.budget.compute_spent()
         facts["smsUnderWay"] = len(self._outgoing)
-        facts["smsStrangers"] = self._strangers
+        facts["smsStrangers"] = self._refused_count
         for name in ("smsModem", "smsStore", "healing"):
             if name in link.facts:
                 shown_name = "smsHealing" if name == "healing" else name

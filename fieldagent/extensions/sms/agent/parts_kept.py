@@ -56,7 +56,9 @@ class PartsKept:
         if parts.name in self._logged_names:
             return GivenUpParts(parts, "")
         self._logged_names.add(parts.name)
-        return GivenUpParts(parts, f"an SMS of {parts.number} is deleted: {parts.told}, {reason}")
+        return GivenUpParts(
+            parts, f"an SMS of {parts.number} is deleted: {parts.count_text}, {reason}"
+        )
 
 
 def _list_times(contents: StoreContent) -> Iterable[float]:

@@ -40,11 +40,11 @@ class PinMemory:
         """Record an attempt on disk before the SIM receives the PIN. So the attempt is counted even
         if power fails. Raises OSError.
         """
-        replace_file(self.file, b"%s %d" % (self._print(), (self._count_tries() or 0) + 1))
+        replace_file(self.file, b"%s %d" % (self._compute_digest(), (self._count_tries() or 0) + 1))
 
     def record_refusal(self) -> None:
         """Record on disk that the SIM has refused the PIN. Raises OSError."""
-        replace_file(self.file, self._print())
+        replace_file(self.file, self._compute_digest())
 
     def clear_attempts(self) -> None:
         """Delete the record of attempts, because the SIM has accepted the PIN."""
@@ -59,11 +59,11 @@ class PinMemory:
         with suppress(OSError):
             stored = self.file.read_bytes()
         stored_pin, _, tries = stored.partition(b" ")
-        if stored_pin != self._print():
+        if stored_pin != self._compute_digest():
             return 0
         return int(tries) if tries.isdigit() else None
 
-    def _print(self) -> bytes:
+    def _compute_digest(self) -> bytes:
         """Return a digest of the PIN. It does not hide the PIN, because there are few possible
         PINs. This is acceptable, because the settings file in the same folder contains the PIN
         anyway.

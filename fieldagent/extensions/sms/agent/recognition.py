@@ -52,5 +52,5 @@ def _find_trouble(sim: str | None) -> tuple[str, ...]:
 
 
 def list_devices() -> list[Recognition]:
-    """Return how the agent recognises a GSM modem at a serial port."""
+    """Return the recognition of a GSM modem at a serial port."""
     return [Recognition(NAME, 6, BAUD, lambda: model.QUESTION, _is_answer, read_report)]

@@ -33,26 +33,28 @@ def make_short_text(notice: Notice, *, answers: bool) -> str:
     elif notice.desk:
         lines.append(notice.desk)
 
-    def join_whole(detail: str) -> str:
+    def make_text(detail: str) -> str:
         heading = f"{subject}{': ' if detail else ''}{detail}"
         return "\n".join([heading, *lines])
 
     if answers and notice.code:
         hint = translate("Other text goes to the kit.")
-        full = f"{join_whole(said)}. {hint}"
+        full = f"{make_text(said)}. {hint}"
         if _is_fitting(full):
             return full
-    return _cut_to_fit(said, join_whole)
+    return _cut_to_fit(said, make_text)
 
 
 def _is_fitting(text: str) -> bool:
     return sms_alphabet.count_parts(text) <= PARTS_BY_ALPHABET[sms_alphabet.choose_alphabet(text)]
 
 
-def _cut_to_fit(text: str, whole: Callable[[str], str]) -> str:
-    """Return `whole(text)`. Shorten `text` as far as necessary so that the result fits."""
-    if _is_fitting(whole(text)):
-        return whole(text)
-    while text and not _is_fitting(whole(text + "...")):
+def _cut_to_fit(text: str, make_text: Callable[[str], str]) -> str:
+    """Return `make_text(text)`. If the result does not fit, shorten `text` until it fits, and mark
+    the end with "...".
+    """
+    if _is_fitting(make_text(text)):
+        return make_text(text)
+    while text and not _is_fitting(make_text(text + "...")):
         text = text[:-1]
-    return whole(text + "..." if text else "")
+    return make_text(text + "..." if text else "")
