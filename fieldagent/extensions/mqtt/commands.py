@@ -47,14 +47,18 @@ REMEMBERED_COMMANDS_MAX = 64
 
 class MqttCommand(NamedTuple):
     sender: str
-    came: Published
+    published: Published
 
     @property
     def identity(self) -> tuple[int | None, str, bytes]:
         """Return the data that identify a command within its session (MQTT 3.1.1, sections 2.3.1
         and 3.3.1.1).
         """
-        return self.came.number, self.came.topic, hashlib.blake2b(self.came.payload).digest()
+        return (
+            self.published.number,
+            self.published.topic,
+            hashlib.blake2b(self.published.payload).digest(),
+        )
 
 
 class HourlyGate:
@@ -124,11 +128,11 @@ class Commands:
         """Queue the command and return True. If the function returns False, the caller must
         acknowledge the command.
         """
-        if command.came.again and command.identity in self._handled_before:
+        if command.published.again and command.identity in self._handled_before:
             # Remember the command again, because the acknowledgement of this copy may be lost too.
             self._handled.append(command.identity)
             return False
-        refusal = self._gate.admit(command.came)
+        refusal = self._gate.admit(command.published)
         if not refusal:
             try:
                 self._put.send_nowait(command)
@@ -150,12 +154,12 @@ class Commands:
                 command: MqttCommand = command, result: dict[str, Any] = result
             ) -> None:
                 result |= await self._carry_out(command)
-                if command.came.number is not None:
+                if command.published.number is not None:
                     self._handled.append(command.identity)
 
             await waits.run_to_the_end(carry_out_once)
-            if command.came.number is not None:
-                await session.acknowledge(command.came.number)
+            if command.published.number is not None:
+                await session.acknowledge(command.published.number)
             await session.publish(self._result_topic(command.sender), encode_compact(result))
 
 

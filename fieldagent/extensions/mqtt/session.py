@@ -80,14 +80,14 @@ class ShortSessions:
         """Return True if so many sessions were short that it cannot be a coincidence."""
         return self._count >= SHORT_SESSIONS_MAX
 
-    async def wait_until_lasting(self, tell_ready: Callable[[], object]) -> None:
+    async def wait_until_lasting(self, report_ready: Callable[[], object]) -> None:
         """Wait until the session has lasted `SHORT_SESSION_S` seconds. If earlier sessions ended
-        early, reset the counter and call `tell_ready`.
+        early, reset the counter and call `report_ready`.
         """
         await trio.sleep(SHORT_SESSION_S)
         if self.often:
             self._count = 0
-            tell_ready()
+            report_ready()
 
     def judge(self, error: BrokerLost, duration_s: float) -> BrokerLost:
         """Return the error to report for a session that lasted `duration_s` seconds."""
@@ -285,13 +285,13 @@ class MqttSession:
         finally:
             del self._waiting[number]
 
-    async def _wait(self, answer_event: trio.Event, most: float, lacks: str) -> None:
-        with trio.move_on_at(trio.current_time() + most):
+    async def _wait(self, answer_event: trio.Event, limit_s: float, failure_text: str) -> None:
+        with trio.move_on_at(trio.current_time() + limit_s):
             await answer_event.wait()
             if self._loss is not None:
                 raise self._loss
             return
-        loss = BrokerLost(f"the broker {lacks} within {most:g} s")
+        loss = BrokerLost(f"the broker {failure_text} within {limit_s:g} s")
         self._lose(loss)
         raise loss
 

@@ -77,7 +77,7 @@ async def command(
 async def test_command_is_sent_to_a_kit_a_group_or_all(store: Store) -> None:
     async with bridged_workspace(store) as alps:
         taken = await command(alps, "for Ada", kit=1, name="a")
-        assert (taken.became, taken.answer["accepted"]) == (ItemResult.TAKEN, True)
+        assert (taken.result, taken.answer["accepted"]) == (ItemResult.TAKEN, True)
         await alps.store.commit(
             lambda db: db.execute(
                 "INSERT INTO team (workspace, name, created) VALUES (1, 'Rescue', 0)"
@@ -88,14 +88,14 @@ async def test_command_is_sent_to_a_kit_a_group_or_all(store: Store) -> None:
             lambda db: db.execute("INSERT INTO team_member (team, member) VALUES (?, 2)", team)
         )
         body = {"message": {"content": "come down"}, "targetGroup": "Rescue"}
-        assert (await command(alps, body, name="b")).became is ItemResult.TAKEN
+        assert (await command(alps, body, name="b")).result is ItemResult.TAKEN
         place = {"waypoint": {"latitude": 46.5, "longitude": 8.1, "name": "hut"}}
-        assert (await command(alps, place, name="c")).became is ItemResult.TAKEN
+        assert (await command(alps, place, name="c")).result is ItemResult.TAKEN
         assert [text for _, text in said(await collect(alps.mailbox(1)))] == ["for Ada"]
         assert [text for _, text in said(await collect(alps.mailbox(2)))] == ["come down"]
         # A broken commit that was stored in fact is tried again.
         again = await command(alps, "for Ada", kit=1, name="a")
-        assert (again.became, again.answer) == (ItemResult.REPEATED, taken.answer)
+        assert (again.result, again.answer) == (ItemResult.REPEATED, taken.answer)
         # Each listed sender has its own member, and all others share one.
         await command(alps, "x", "stranger", 1, "d")
         await command(alps, "x", "other", 1, "e")
@@ -110,7 +110,7 @@ async def test_redelivered_command_is_carried_out_once_after_a_hub_kill(
         first = await command(alps, "come down", kit=CLEO, name="a", number=7)
         alps.now += 60
         again = await command(alps, "come down", kit=CLEO, name="b", number=7, again=True)
-        assert (again.became, again.answer) == (ItemResult.REPEATED, first.answer)
+        assert (again.result, again.answer) == (ItemResult.REPEATED, first.answer)
         # The same text again with another number or later is intended, and so is one from another
         # sender.
         for who, number, is_again in (
@@ -121,10 +121,10 @@ async def test_redelivered_command_is_carried_out_once_after_a_hub_kill(
         ):
             alps.now += 1
             said = await command(alps, "come down", who, CLEO, number=number, again=is_again)
-            assert said.became is ItemResult.TAKEN
+            assert said.result is ItemResult.TAKEN
         alps.now += records.REPEAT_WINDOW_S
         late = await command(alps, "come down", kit=CLEO, number=7, again=True)
-        assert late.became is ItemResult.TAKEN
+        assert late.result is ItemResult.TAKEN
 
 
 async def test_dry_run_returns_the_cost_and_sends_nothing(store: Store) -> None:
@@ -137,7 +137,7 @@ async def test_dry_run_returns_the_cost_and_sends_nothing(store: Store) -> None:
         assert answer["credits"] == 0
         assert "stranger is not in mqtt-senders" in answer["withheld"]
         assert await alps.rows("SELECT count(*) FROM item") == [(0,)]
-        assert (await command(alps, {**body, "dryRun": 1}, kit=CLEO)).became is ItemResult.REFUSED
+        assert (await command(alps, {**body, "dryRun": 1}, kit=CLEO)).result is ItemResult.REFUSED
         # The key stays free for the command itself, which pays only for one kit of a user.
         add = "UPDATE device SET member = ? WHERE id = 2"
         await alps.store.commit(lambda db: db.execute(add, CLEO))
@@ -157,9 +157,9 @@ async def test_command_budget_holds_and_a_key_is_charged_once(store: Store) -> N
         price = first.answer["credits"]
         assert 0 < price <= RULES.credits_per_day
         again = await command(alps, body, name="c")
-        assert (again.became, again.answer) == (ItemResult.REPEATED, first.answer)
+        assert (again.result, again.answer) == (ItemResult.REPEATED, first.answer)
         other = await command(alps, {**body, "message": {"content": "other"}}, name="d")
-        assert (other.became, other.answer["problem"]["status"]) == (ItemResult.REFUSED, 422)
+        assert (other.result, other.answer["problem"]["status"]) == (ItemResult.REFUSED, 422)
         assert await alps.store.read(lambda db: records.compute_spent_today(db, alps.now)) == price
         while "withheld" not in (last := await command(alps, "x" * 60, kit=CLEO)).answer:
             alps.now += 1
@@ -191,7 +191,7 @@ async def test_invalid_command_is_answered_with_the_reason(store: Store) -> None
         for number, (body, became, status) in enumerate(WRONG):
             outcome = await command(alps, body, kit=1, name=f"{number}")
             problem = outcome.answer.get("problem", {"status": 0})
-            assert (outcome.became, problem["status"]) == (became, status), body
+            assert (outcome.result, problem["status"]) == (became, status), body
 
 
 class RecordingSession(MqttSession):
@@ -282,7 +282,7 @@ async def test_incident_is_published_repeatedly_until_acknowledged(
         number = incidents[0]["id"]
         assert (
             await command(alps, {"acknowledge": number}, "stranger")
-        ).became is ItemResult.REFUSED
+        ).result is ItemResult.REFUSED
         answer = (await command(alps, {"acknowledge": number, "text": "coming"})).answer
         assert (answer["incident"], answer["state"]) == (number, "seen")
         later = await record_messages(alps, reporter, 35)

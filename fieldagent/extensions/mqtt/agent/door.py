@@ -32,8 +32,8 @@ from fieldagent.package.delivery import encode_deliveries
 from fieldagent.package.package import Channel, Package
 from fieldagent.package.reading import ITEMS, Fault, InvalidPackage, is_sos, read_package
 
-MARK = "mqtt "
-"""Prefix of the Idempotency-Key in the journal of a Package that arrived over MQTT."""
+KEY_PREFIX = "mqtt "
+"""Prefix of the Idempotency-Key under which the journal stores a Package that arrived over MQTT."""
 NOT_LISTED = "{sender} is not in mqtt-senders"
 
 
@@ -91,8 +91,8 @@ class CommandAdmission:
         """Accept the Package. Return its state, and the channels that it may not use with the
         reasons.
         """
-        self._refuse_what_is_not_theirs(sender, package)
-        name = f"{MARK}{sender} {key or secrets.token_hex(8)}"
+        self._refuse_reserved_members(sender, package)
+        name = f"{KEY_PREFIX}{sender} {key or secrets.token_hex(8)}"
         earlier = outbound.find_by_idempotency_key(self._journal, name)
         if earlier is not None:
             # The cost and the channels were decided when the Package arrived first, so use the same
@@ -112,7 +112,7 @@ class CommandAdmission:
         await self.budget.record_booking(package_state.sequence, plan)
         return package_state, plan.withheld
 
-    def _refuse_what_is_not_theirs(self, sender: str, package: Package) -> None:
+    def _refuse_reserved_members(self, sender: str, package: Package) -> None:
         listed = sender in self._settings.senders
         sender_text = NOT_LISTED.format(sender=sender or "a sender without a name")
         if package.sos and self._settings.sos == "off":

@@ -21,7 +21,7 @@ from fieldagent.agent.outbound.day_budget import DayBudget
 from fieldagent.agent.outbound.reach import list_reached
 from fieldagent.agent.outbound.standing import UnknownPackage, get_package_state
 from fieldagent.extensions.mqtt.agent import documents
-from fieldagent.extensions.mqtt.agent.door import MARK
+from fieldagent.extensions.mqtt.agent.door import KEY_PREFIX
 from fieldagent.extensions.mqtt.agent.topics import MqttTopics
 from fieldagent.extensions.mqtt.discovery import encode_compact
 from fieldagent.extensions.mqtt.session import MqttSession
@@ -138,7 +138,7 @@ class Reporter:
             if isinstance(accepted.package.item, Location):
                 self._moved.set()
                 self._moved = trio.Event()
-            if (accepted.idempotency_key or "").startswith(MARK):
+            if (accepted.idempotency_key or "").startswith(KEY_PREFIX):
                 package_state = self._describe_standing(accepted)
                 await session.publish(
                     self._topics.get_package_topic(accepted.id), encode_compact(package_state)

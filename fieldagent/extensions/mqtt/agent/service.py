@@ -99,7 +99,7 @@ class MqttService(PartService):
         self._journal = journal
         self._inbox = inbox
         self._publisher = publisher
-        self._door = door
+        self._admission = door
         self._topics = make_topics(*settings.place)
         self._reporter = Reporter(journal, self._topics, settings.name, door.budget)
         self._commands = Commands(door.gate, self._carry_out, self._topics.get_result_topic)
@@ -182,7 +182,7 @@ class MqttService(PartService):
             await session.acknowledge(message.number)
 
     async def _carry_out(self, command: MqttCommand) -> dict[str, Any]:
-        return await self._door.receive_message(command.sender, command.came.payload)
+        return await self._admission.receive_message(command.sender, command.published.payload)
 
     def get_status(self) -> dict[str, Any]:
         """Return the state of the connection and the numbers of commands."""
@@ -192,8 +192,8 @@ class MqttService(PartService):
         return {
             "state": self.link.state.value,
             "reason": self.link.reason,
-            "commands": dict(self._door.gate.counts),
+            "commands": dict(self._admission.gate.counts),
             "inboundWaiting": waiting[0][0],
-            "creditsToday": self._door.budget.compute_spent(),
+            "creditsToday": self._admission.budget.compute_spent(),
             "creditsPerDay": self._settings.credits_per_day,
         }

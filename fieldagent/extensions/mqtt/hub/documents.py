@@ -73,7 +73,7 @@ def get_event_type(item: KitItem) -> str:
 
 
 def format_clock(moment: float | None) -> str | None:
-    """Return a Unix time in ISO 8601."""
+    """Return a Unix time in ISO 8601, or None if `moment` is None."""
     return None if moment is None else format_timestamp(datetime.fromtimestamp(moment, UTC))
 
 

@@ -98,7 +98,7 @@ class DeliveryMark(NamedTuple):
 
 
 class BrokerOutcome(NamedTuple):
-    became: ItemResult
+    result: ItemResult
     answer: Mapping[str, Any]
     """Answer to the sender."""
 

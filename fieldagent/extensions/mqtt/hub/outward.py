@@ -48,15 +48,15 @@ class HubReporter:
         self._name = name
         self._announce = trio.Event()
         self._items: Follower | None = None
-        self._happened: Follower | None = None
-        """Place among the events of incidents that the last session reached. None if later events
-        may not have been published."""
+        self._event_follower: Follower | None = None
+        """Follower at the last event of an incident that was published. None if later events may
+        not have been published."""
         self._alarms: dict[int, Alarm] = {}
         self._retained: dict[str, bytes] = {}
         """Payloads that the broker has received in this session, by topic."""
-        self._took_back = False
-        """True after the documents of all kits that were deleted between two sessions have been
-        removed."""
+        self._has_removed_deleted = False
+        """True if this session has removed the documents of all deleted kits, including kits that
+        were deleted between two sessions."""
         self._forgotten = 0.0
 
     def announce(self) -> None:
@@ -69,7 +69,7 @@ class HubReporter:
     async def run(self, session: MqttSession) -> NoReturn:
         """Publish until cancelled. Raises BrokerLost when the session ends."""
         self._retained.clear()
-        self._took_back = False
+        self._has_removed_deleted = False
         announced = self._announce
         while True:
             any_write, has_more, again = (
@@ -84,7 +84,7 @@ class HubReporter:
                 again = await self._publish_incidents(session)
                 await self._publish_kits(session)
                 has_more = await self._publish_items(session, trio.current_time() + REST_S)
-                await self._publish_routes(session)
+                await self._publish_delivery_steps(session)
                 await self._forget()
             if has_more:
                 continue
@@ -101,17 +101,19 @@ class HubReporter:
         try:
             await self._publish_incident_events(session)
         except BaseException:
-            self._happened = None
+            self._event_follower = None
             raise
         return await self._repeat_incidents(session)
 
     async def _publish_incident_events(self, session: MqttSession) -> None:
         store, workspace = self._host.store, self._inbox.workspace
-        follower = self._happened or self._make_follower(await store.read(records.read_last_event))
+        follower = self._event_follower or self._make_follower(
+            await store.read(records.read_last_event)
+        )
         events = await store.read(
             lambda db: records.list_events_since(db, workspace, follower.place, follower.capacity)
         )
-        self._happened = follower
+        self._event_follower = follower
         before, now = follower.place, self._host.clock()
         fresh_events = follower.select_fresh([(each.number, each.at) for each in events], now)
         for each in events:
@@ -185,12 +187,12 @@ class HubReporter:
     def _make_follower(self, place: int) -> Follower:
         return Follower(place, UNSETTLED_S if self._host.store.shared else 0.0)
 
-    async def _publish_routes(self, session: MqttSession) -> None:
+    async def _publish_delivery_steps(self, session: MqttSession) -> None:
         store, now = self._host.store, self._host.clock()
-        for route_news in await store.read(partial(records.list_route_news, now=now)):
-            document = {"id": route_news.request_id, "reached": route_news.steps}
-            await session.publish(route_news.topic, encode_compact(document))
-            await persist(store, partial(records.store_step_count, steps=route_news))
+        for delivery_steps in await store.read(partial(records.list_unpublished_steps, now=now)):
+            document = {"id": delivery_steps.request_id, "reached": delivery_steps.steps}
+            await session.publish(delivery_steps.topic, encode_compact(document))
+            await persist(store, partial(records.store_step_count, steps=delivery_steps))
 
     async def _publish_kits(self, session: MqttSession) -> None:
         now = self._host.clock()
@@ -212,7 +214,7 @@ class HubReporter:
             )
         # Remove the documents of a disabled kit, including those from an earlier session.
         gone_topics = [topic for topic in self._retained if topic not in wanted_states]
-        if not self._took_back:
+        if not self._has_removed_deleted:
             deleted = partial(records.list_deleted_kits, workspace=self._inbox.workspace)
             for kit in await self._host.store.read(deleted):
                 gone_topics += self._list_kit_topics(kit)
@@ -224,7 +226,7 @@ class HubReporter:
             if self._retained.get(topic) != payload:
                 await session.publish(topic, payload, retain=True)
                 self._retained[topic] = payload
-        self._took_back = True
+        self._has_removed_deleted = True
 
     def _read_state(
         self, db: Db, now: float

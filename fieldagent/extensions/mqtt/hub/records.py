@@ -100,10 +100,8 @@ class ItemDeliverySteps(NamedTuple):
     """Number of delivery steps in the database, including steps that were not published yet."""
 
 
-def list_route_news(db: Db, now: float) -> list[ItemDeliverySteps]:
-    """Return the items with delivery steps that were not published yet, with all steps of each
-    item.
-    """
+def list_unpublished_steps(db: Db, now: float) -> list[ItemDeliverySteps]:
+    """Return the items with delivery steps that were not published yet. Each has all its steps."""
     rows = db.execute(
         "SELECT mqtt_item.item, topic, request_id, steps, (SELECT count(*) FROM reached"
         " WHERE reached.item = mqtt_item.item) + (SELECT count(*) FROM delivery"

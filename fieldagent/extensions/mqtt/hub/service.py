@@ -175,9 +175,9 @@ class _BrokerBridge:
             await session.acknowledge(message.number)
 
     async def _carry_out(self, command: MqttCommand) -> dict[str, Any]:
-        address = self._topics.find_address(command.came.topic)
+        address = self._topics.find_address(command.published.topic)
         assert address is not None, "it was looked at before it was let in"
-        received, now = command.came, self._host.clock()
+        received, now = command.published, self._host.clock()
         came_as = DeliveryMark(received.number, received.again, secrets.token_hex(8))
         try:
             outcome: BrokerOutcome = await persist(
@@ -190,7 +190,7 @@ class _BrokerBridge:
             log.warning("an MQTT message is refused: %s", refused)
             self._host.note_events(ItemResult.REFUSED)
             return {"accepted": False, "problem": {"detail": str(refused)}}
-        self._host.note_events(outcome.became)
+        self._host.note_events(outcome.result)
         return dict(outcome.answer)
 
 
