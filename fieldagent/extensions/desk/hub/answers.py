@@ -94,7 +94,7 @@ class ContactInbox:
 
 
 def process_answer(db: Db, answer: ContactAnswer, now: float) -> str:
-    """Process an answer once. Record the result, and return it in a few words."""
+    """Process an answer once. Store the result, and return it in a few words for the log."""
     new = db.execute(
         "INSERT INTO contact_answer (kind, service_id, at, sender, outcome)"
         " VALUES (?, ?, ?, ?, '') ON CONFLICT (kind, service_id) DO NOTHING RETURNING id",
@@ -102,12 +102,12 @@ def process_answer(db: Db, answer: ContactAnswer, now: float) -> str:
     )
     if not new:
         return "taken in before"
-    outcome = _describe_taken(db, answer, now)
+    outcome = _process_new_answer(db, answer, now)
     db.execute("UPDATE contact_answer SET outcome = ? WHERE id = ?", outcome, new[0][0])
     return outcome
 
 
-def _describe_taken(db: Db, answer: ContactAnswer, now: float) -> str:
+def _process_new_answer(db: Db, answer: ContactAnswer, now: float) -> str:
     answer_text = parse_answer_text(answer.text)
     if answer.answers:
         return _handle_proved_message(db, answer, answer_text, now)
@@ -115,10 +115,10 @@ def _describe_taken(db: Db, answer: ContactAnswer, now: float) -> str:
     links = {each.id: alarm_link.list_valid(db, each.id, now) for each in contacts}
     open_ones = [(each, link) for each in contacts for link in links[each.id] if _is_open(db, link)]
     writings = correspondence.find_by_address(db, answer.sender, now)
-    told_by = {each.workspace for each in contacts if links[each.id]}
-    is_shared = len(told_by | {each.workspace for each in writings}) > 1
+    alarm_workspaces = {each.workspace for each in contacts if links[each.id]}
+    is_shared = len(alarm_workspaces | {each.workspace for each in writings}) > 1
     is_named = is_shared and correspondence.is_to_one(writings, answer)
-    if writings and (is_named or not (told_by if is_shared else open_ones)):
+    if writings and (is_named or not (alarm_workspaces if is_shared else open_ones)):
         return correspondence.send_answer(db, writings, answer, now)
     if not any(links.values()):
         return "of a stranger" if not contacts else "about nothing"
@@ -133,7 +133,7 @@ def _describe_taken(db: Db, answer: ContactAnswer, now: float) -> str:
         return _reply(db, contact, link.sos, "without code", reason, now)
     if is_shared:
         return _reply(
-            db, contact, link.sos, "ambiguous", _make_which_question(contact, writings), now
+            db, contact, link.sos, "ambiguous", _ask_which_incident(contact, writings), now
         )
     if len(open_ones) > 1:
         _show_to_desk(db, contact, link, answer_text.words, now)
@@ -153,7 +153,7 @@ def _find_contacts(db: Db, answer: ContactAnswer) -> list[AlarmContact]:
     return [contacts.find_contact(db, workspace, id_) for id_, workspace in rows]
 
 
-def _make_which_question(contact: AlarmContact, writings: list[WrittenMessage]) -> str:
+def _ask_which_incident(contact: AlarmContact, writings: list[WrittenMessage]) -> str:
     """Return a text that asks the author which incident or kit the answer is for. Several
     workspaces know the author's address, and the desk of one workspace must not see a text for
     another workspace.
@@ -304,7 +304,7 @@ def _send_to_kit(
         return _reply(db, contact, link.sos, "empty", reason, now)
     incident = _find_incident(db, contact, link)
     text = find_canned(contact.language, words) if is_proved else f"(number not proved) {words}"
-    member = _find_voice(db, contact, now)
+    member = _find_or_add_sender(db, contact, now)
     ((kit_member,),) = db.execute("SELECT member FROM device WHERE id = ?", incident.device)
     posting = Posting(
         incident.workspace,
@@ -340,7 +340,7 @@ def _show_to_desk(db: Db, contact: AlarmContact, link: AlarmLink, words: str, no
     sos.record_event(db, link.sos, "note", now, name=contact.name, detail=detail)
 
 
-def _find_voice(db: Db, contact: AlarmContact, now: float) -> int:
+def _find_or_add_sender(db: Db, contact: AlarmContact, now: float) -> int:
     """Return the member in whose name the kit sees this contact's texts. The first text creates the
     member, which cannot sign in.
     """

@@ -268,8 +268,8 @@ class ContactsApi:
         return make_json_response({"results": results})
 
     async def _note_end(self, contact: AlarmContact, reason: str) -> None:
-        """Record the result of a test. The function counts no further call, because the test is
-        part of a call that was counted.
+        """Record the result of a test. The rate limit of the caller does not count this, because it
+        counted the request for the test.
         """
         now = self._acts.clock()
         await self._acts.store.commit(

@@ -113,7 +113,7 @@ def send_answer(db: Db, writings: list[WrittenMessage], answer: ContactAnswer, n
     if today >= LETTERS_PER_DAY_MAX:
         reason = f"Nothing sent: the limit of {LETTERS_PER_DAY_MAX} messages a day is reached."
         return _queue_reply(db, message, "limited", reason, now)
-    voice, is_new = _find_voice(db, message, now)
+    voice, is_new = _find_or_add_sender(db, message, now)
     to_kit = Posting(
         message.workspace, voice, Message(visible_text), int(now), PRIORITY, target=message.owner
     )
@@ -135,7 +135,7 @@ def _is_named(words: str, message: WrittenMessage) -> bool:
     return rest != words.casefold() and not rest[:1].isalnum()
 
 
-def _find_voice(db: Db, message: WrittenMessage, now: float) -> tuple[int, bool]:
+def _find_or_add_sender(db: Db, message: WrittenMessage, now: float) -> tuple[int, bool]:
     """Return the member that the kit sees as the sender of answers from this address. The second
     value is True if the member is new. Such a member cannot sign in.
     """

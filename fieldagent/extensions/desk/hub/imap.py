@@ -53,7 +53,7 @@ READ_APART = (
 _LOCAL = ("localhost", "127.0.0.1", "::1")
 
 
-def reply_address(address: str, message_id: str) -> str:
+def make_reply_address(address: str, message_id: str) -> str:
     """Return the address to which a person replies to a message: the hub's address with
     `message_id` in its local part (RFC 5233).
     """

@@ -116,7 +116,9 @@ def _make_mail(settings: Own, address: str, notice: Notice) -> EmailMessage:
         mail["fieldagent-sos"] = "1"
     answers = ""
     if (notice.sos or notice.answers) and settings["imap-host"] is not None:
-        mail["Reply-To"] = imap.reply_address(settings["imap-address"] or sender, notice.message_id)
+        mail["Reply-To"] = imap.make_reply_address(
+            settings["imap-address"] or sender, notice.message_id
+        )
         answers = f"\n{_describe_answer_ways(notice.language)}\n" if notice.link else ""
     mail.set_content(notice.text + answers)
     mail["Content-Language"] = notice.language

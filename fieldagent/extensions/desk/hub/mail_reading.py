@@ -204,7 +204,7 @@ def find_own_text(text: str, subject: str = "") -> str:
     lines = text.replace("\r\n", "\n").split("\n")
     lines = [line.replace("\N{NO-BREAK SPACE}", " ") for line in lines]
     title = _REPLY_TO.sub("", subject).strip()
-    end = _end_of_own(lines, title)
+    end = _find_end_of_own_text(lines, title)
     own_text = "\n".join(lines[:end]).strip()
     if own_text:
         return own_text
@@ -212,10 +212,10 @@ def find_own_text(text: str, subject: str = "") -> str:
         line_number for line_number in range(end, len(lines)) if _is_quoted(lines[line_number])
     )
     below = [line for line in lines[next(quoted, len(lines)) :] if not _is_quoted(line)]
-    return "\n".join(below[: _end_of_own(below, title)]).strip()
+    return "\n".join(below[: _find_end_of_own_text(below, title)]).strip()
 
 
-def _end_of_own(lines: Sequence[str], title: str) -> int:
+def _find_end_of_own_text(lines: Sequence[str], title: str) -> int:
     """Return the index of the first line that the author of the mail did not write, such as a
     quotation.
     """

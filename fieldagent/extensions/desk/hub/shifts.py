@@ -96,7 +96,7 @@ def hand_over(
     db: Db, workspace: int, member: int, next_dispatcher: int, note: str, now: float
 ) -> None:
     """Ask `next_dispatcher` to take the watch, and leave the note for them. Raises Refused if
-    `member` is not on watch, or `next_dispatcher` is no other dispatcher.
+    `member` is not on watch, or if `next_dispatcher` is `member` or may not answer an SOS.
     """
     _check_can_answer(db, workspace, next_dispatcher)
     if member == next_dispatcher:

@@ -22,7 +22,7 @@ from fieldagent.package.reading import Field, read_seconds, read_text
 TAKING = {"seconds": Field(read_seconds, "seconds", required=True)}
 ENDING = {"note": Field(read_text, "note")}
 
-Deed = Callable[[Db, Caller, dict[str, Any], float], None]
+WatchAction = Callable[[Db, Caller, dict[str, Any], float], None]
 """Function that applies an action of a dispatcher to the watch. Raises Refused if the watch does
 not allow the action."""
 
@@ -59,7 +59,7 @@ class WatchApi:
         return make_json_response(answer)
 
     async def carry_out(
-        self, members: dict[str, Field], operation: Deed, request: Request, caller: Caller
+        self, members: dict[str, Field], operation: WatchAction, request: Request, caller: Caller
     ) -> Response:
         """Apply an action and return the new state. Raises Problem 409 if the action is refused."""
         body = read_body(request, members)
