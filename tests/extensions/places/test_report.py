@@ -127,8 +127,8 @@ async def test_weekly_report_contains_track_items_incidents_and_costs(store: Sto
 @pytest.mark.parametrize(
     ("bound", "most", "is_whole"),
     [
-        ("LOOKED_AT", 3, False),
-        ("LOOKED_AT", 13, True),
+        ("ITEMS_READ_MAX", 3, False),
+        ("ITEMS_READ_MAX", 13, True),
         ("ITEMS_MAX", 11, False),
         ("ITEMS_MAX", 12, True),
     ],
@@ -143,7 +143,7 @@ async def test_truncated_week_is_marked_as_incomplete(
         await send_week(alps)
         monkeypatch.setattr(kit_week, bound, most)
         week = await load_kit_week(alps)
-        assert (week.whole, len(week.sent)) == (is_whole, min(most, 12))
+        assert (week.is_complete, len(week.sent)) == (is_whole, min(most, 12))
 
 
 async def test_third_party_parsers_read_the_gpx_and_kml_track(store: Store) -> None:

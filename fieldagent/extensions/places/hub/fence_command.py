@@ -28,7 +28,7 @@ def add(arguments: argparse.Namespace) -> int:
     opened.
     """
     try:
-        outline = _drawn(arguments)
+        outline = _parse_shape(arguments)
     except WrongShape as wrong:
         print_failure(escape_line(f"no fence was added: {wrong}"))
         return REFUSED
@@ -44,7 +44,7 @@ def add(arguments: argparse.Namespace) -> int:
     return change(arguments)
 
 
-def _drawn(arguments: argparse.Namespace) -> Shape:
+def _parse_shape(arguments: argparse.Namespace) -> Shape:
     """Return the circle or polygon that the arguments describe. Raises WrongShape if it is
     invalid.
     """
@@ -69,10 +69,10 @@ def _drawn(arguments: argparse.Namespace) -> Shape:
 def listing(call: Call) -> Result:
     """List the fences. The output contains the shapes only if `--json` is given."""
     rows = fences.list_fences(*call.here)
-    return rows if call.arguments.json else [_row(each) for each in rows]
+    return rows if call.arguments.json else [_make_row(each) for each in rows]
 
 
-def _row(fence: dict[str, Any]) -> dict[str, Any]:
+def _make_row(fence: dict[str, Any]) -> dict[str, Any]:
     kits = "all"
     if fence["devices"] is not None:
         kits = ", ".join(each["name"] for each in fence["devices"]) or "none"

@@ -28,7 +28,7 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 ITEMS_MAX = 50_000
 """Largest number of items per direction. A kit that sends a position every 15 seconds sends 40 320
 items in a week."""
-LOOKED_AT = 400_000
+ITEMS_READ_MAX = 400_000
 """Largest number of items that the hub reads for a report. Items that arrived after the week are
 included, because items of the week can arrive late."""
 AT_ONCE = 500
@@ -44,8 +44,8 @@ class SentItem(NamedTuple):
     sos: bool
 
 
-class GivenItem(NamedTuple):
-    """An item for the kit, with the state of its delivery when the report is made."""
+class ReceivedItem(NamedTuple):
+    """An item for the kit, with the state of its delivery at the time of the report."""
 
     kind: str
     at: float
@@ -69,7 +69,7 @@ class KitWeek(NamedTuple):
     pause: float
     """Number of seconds without a position from which a pause is shown as a gap."""
     sent: list[SentItem]
-    deliveries: list[GivenItem]
+    deliveries: list[ReceivedItem]
     incidents: list[dict[str, Any]]
     """Incidents in the form in which the desk shows them, with their timelines."""
     costs: list[dict[str, Any]]
@@ -77,7 +77,7 @@ class KitWeek(NamedTuple):
     money: str
     """Total cost of the days according to the hub's count, or an empty text if no price is
     known."""
-    whole: bool
+    is_complete: bool
     """False if there was more data in the week than a report can contain."""
 
     def gaps(self) -> list[tuple[datetime, datetime]]:
@@ -110,7 +110,7 @@ def read_kit_week(
     sent: list[SentItem] = []
     unproved, is_cut = 0, False
     for number, row in enumerate(_list_sent(db, workspace, member, device, week)):
-        if is_cut := number == LOOKED_AT or len(sent) == ITEMS_MAX:
+        if is_cut := number == ITEMS_READ_MAX or len(sent) == ITEMS_MAX:
             break
         request_id, kind, is_sos, unauthenticated, accepted, body = row
         entry = decode_stored_entry(body)
@@ -167,15 +167,17 @@ def _list_sent(
             return
 
 
-def _list_received(db: Db, workspace: int, device: int, week: Week, now: float) -> list[GivenItem]:
+def _list_received(
+    db: Db, workspace: int, device: int, week: Week, now: float
+) -> list[ReceivedItem]:
     """Return the items for the kit, oldest first."""
     everything = Caller(0, "", workspace, frozenset(), 0, "Integration", "", "", False)
-    deliveries: list[GivenItem] = []
+    deliveries: list[ReceivedItem] = []
     before: int | None = END
     while before is not None and len(deliveries) < ITEMS_MAX:
         some, before = reading.list_deliveries(db, everything, device, None, before, AT_ONCE, now)
         deliveries += [
-            GivenItem(
+            ReceivedItem(
                 "SOS" if each["sos"] else each["kind"] or "item",
                 each["accepted"],
                 each["state"],
@@ -213,7 +215,7 @@ def encode_week(report: KitWeek) -> Mapping[str, Any]:
         "begins": report.week.begins,
         "ends": report.week.ends,
         "made": report.made,
-        "complete": report.whole,
+        "complete": report.is_complete,
         "positions": [
             {
                 "at": each.moment.timestamp(),

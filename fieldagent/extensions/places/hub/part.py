@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from fieldagent.extensions.places.hub import fences, routes
 from fieldagent.extensions.places.hub.places_api import PlacesApi
 from fieldagent.extensions.places.hub.report_api import ReportsApi
-from fieldagent.extensions.places.hub.tracker_door import TrackerDoor
+from fieldagent.extensions.places.hub.tracker_door import TrackerRoutes
 from fieldagent.http.routes import Route
 from fieldagent.hub.administration.acts import AdministrationContext
 from fieldagent.hub.part import HubCheck, HubPart, KitPosition, PartHost
@@ -19,7 +19,7 @@ def _make_routes(host: PartHost) -> list[Route]:
     return [
         *PlacesApi(host).routes(),
         *ReportsApi(acts, host.prices).routes(),
-        *TrackerDoor(host).routes(),
+        *TrackerRoutes(host).routes(),
     ]
 
 

@@ -75,7 +75,9 @@ def describe_end(incident: dict[str, Any]) -> str:
 
 
 def _cut(report: KitWeek) -> list[str]:
-    return [] if report.whole else [_line("There is more than a report holds: this is not all.")]
+    return (
+        [] if report.is_complete else [_line("There is more than a report holds: this is not all.")]
+    )
 
 
 def _render_positions(report: KitWeek) -> list[str]:

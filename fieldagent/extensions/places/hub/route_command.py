@@ -58,10 +58,10 @@ def parse_due_time(text: str, now: float) -> float:
 def listing(call: Call) -> Result:
     """List the routes that have not ended, and the newest ended routes, newest first."""
     rows = routes.list_routes(*call.here)
-    return rows if call.arguments.json else [_row(each) for each in rows]
+    return rows if call.arguments.json else [_make_row(each) for each in rows]
 
 
-def _row(route: dict[str, Any]) -> dict[str, Any]:
+def _make_row(route: dict[str, Any]) -> dict[str, Any]:
     return {
         "id": route["id"],
         "kit": route["device"]["name"],

@@ -99,10 +99,10 @@ def parse_polygon(document: Any) -> Polygon:
                 most=POINTS_MAX,
             )
         )
-    return _lay_out(_ring(ring, number) for number, ring in enumerate(rings))
+    return _make_polygon(_check_ring(ring, number) for number, ring in enumerate(rings))
 
 
-def _lay_out(rings: Iterable[Sequence[Point]]) -> Polygon:
+def _make_polygon(rings: Iterable[Sequence[Point]]) -> Polygon:
     """Return a polygon whose sides span at most 180 degrees of longitude. The longitudes of holes
     are shifted by 360 degrees if necessary, so that they match the outer ring.
     """
@@ -128,7 +128,7 @@ def decode_shape(drawing: dict[str, Any]) -> Shape:
     """
     if "circle" in drawing:
         return Circle(**drawing["circle"])
-    return _lay_out(
+    return _make_polygon(
         [(longitude, latitude) for longitude, latitude in ring]
         for ring in drawing["polygon"]["coordinates"]
     )
@@ -217,7 +217,7 @@ def _find_geometry(document: Any) -> dict[str, Any]:
     return document
 
 
-def _ring(ring: Any, number: int) -> list[Point]:
+def _check_ring(ring: Any, number: int) -> list[Point]:
     """Check a ring, and return its points unchanged. Raises WrongShape if the ring is invalid."""
     name = sentence("the outline") if number == 0 else sentence("hole {number}", number=number)
     if not isinstance(ring, list) or len(ring) < 4:

@@ -1,5 +1,5 @@
-"""HTTP route to which trackers report: `/source/KIND/SECRET`. A workspace can have such an
-address.
+"""HTTP route to which trackers report: `/source/KIND/SECRET`. A workspace can have several such
+addresses.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class ReportAddress(NamedTuple):
     workspace: int
 
 
-class TrackerDoor:
+class TrackerRoutes:
     """HTTP routes that receive the reports of trackers, such as phones with OwnTracks."""
 
     def __init__(self, host: PartHost) -> None:
