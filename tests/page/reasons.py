@@ -226,7 +226,7 @@ GIVERS = {
             *("RadioLost", "GsmSilent", "GsmRefuses", "BrokerLost", "TooLarge", "RequestFailed"),
             *("UnusableTrust", "UnusableLength", "Unusable", "StoreFailed", "StoreFull"),
             *("UnusableMap", "WrongArchive", "NotForThisKit", "NotAChange", "NotSigned"),
-            *("NotTaken", "ServerUnreachable", "NotAtHand", "away"),
+            *("UpdateRefused", "ServerUnreachable", "PackageMissing", "away"),
         ),
         FIRST,
     ),

@@ -34,15 +34,15 @@ CONFIGURED_STATES = ("installed", "triggers-awaited", "triggers-pending")
 """dpkg's names for the states of a configured package (dpkg-query(1))."""
 QUIET_ENVIRONMENT = {"DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C.UTF-8"}
 LOCK = Path("/var/lib/dpkg/lock-frontend")
-LOCKED_S = 600.0
-"""Seconds to wait for the end of another apt process."""
+LOCK_TIMEOUT_S = 600.0
+"""Seconds to wait until another apt process has ended."""
 LOCK_CHECK_S = 1.0
 OUTPUT_CHARACTERS_MAX = 300
 """Largest number of characters from the end of dpkg's output that are shown, if the output contains
 no error."""
 
 
-class NotAtHand(Exception):
+class PackageMissing(Exception):
     """Error: packages for an update or for its rollback are missing. The text contains the fix."""
 
 
@@ -58,8 +58,8 @@ def list_files(folder: Path, version: str) -> list[Path]:
 
 
 def read_installed_version() -> str:
-    """Return the version of the installed packages, in dpkg's form. Raises NotAtHand if a package
-    is not installed completely, or if the hub's package is installed too.
+    """Return the version of the installed packages, in dpkg's form. Raises PackageMissing if a
+    package is not installed completely, or if the hub's package is installed too.
     """
     form = "--showformat=${Package} ${Version} ${db:Status-Status}\n"
     output = _run("dpkg-query", "--show", form, *PACKAGE_NAMES, HUB_PACKAGE).stdout
@@ -67,13 +67,13 @@ def read_installed_version() -> str:
     rows = [line.split() for line in output.splitlines()]
     packages = {name: version for name, *version, state in rows if state in CONFIGURED_STATES}
     if HUB_PACKAGE in packages:
-        raise NotAtHand(
+        raise PackageMissing(
             f"{HUB_PACKAGE} is installed here too, and its database cannot be rolled back:"
             " `sudo apt install` updates both"
         )
     versions = {version for name in PACKAGE_NAMES for version in packages.get(name, [""])}
     if len(versions) != 1 or "" in versions:
-        raise NotAtHand(
+        raise PackageMissing(
             f"{' and '.join(PACKAGE_NAMES)} are not installed completely, in one version:"
             " `sudo apt --fix-broken install` first"
         )
@@ -81,19 +81,19 @@ def read_installed_version() -> str:
 
 
 def find_newest_version() -> str:
-    """Return the newest version in apt's lists, according to apt's preferences. Raises NotAtHand if
-    apt does not know the package.
+    """Return the newest version in apt's lists, according to apt's preferences. Raises
+    PackageMissing if apt does not know the package.
     """
     policy = _run("apt-cache", "policy", PACKAGE_NAMES[-1]).stdout
     match = re.search(r"^  Candidate: ([^(\s]\S*)$", policy, re.MULTILINE)
     if match is None:
-        raise NotAtHand(f"apt knows no package {PACKAGE_NAMES[-1]}: run `sudo apt update`")
+        raise PackageMissing(f"apt knows no package {PACKAGE_NAMES[-1]}: run `sudo apt update`")
     return match[1]
 
 
 def fetch(folder: Path, version: str) -> None:
-    """Download the packages into the folder if they are not there already. Raises NotAtHand if apt
-    cannot download them, and OSError for errors of the disk.
+    """Download the packages into the folder if they are not there already. Raises PackageMissing if
+    apt cannot download them, and OSError for errors of the disk.
     """
     if all(each.exists() for each in list_files(folder, version)):
         return
@@ -108,7 +108,7 @@ def fetch(folder: Path, version: str) -> None:
             try:
                 replace_file(each, (Path(place) / each.name).read_bytes())
             except FileNotFoundError:
-                raise NotAtHand(
+                raise PackageMissing(
                     f"apt cannot fetch {version}: {_find_apt_errors(download)}"
                 ) from None
 
@@ -120,33 +120,33 @@ def remove_others(folder: Path, *versions: str) -> None:
         each.unlink()
 
 
-def change_alone(folder: Path, version: str) -> None:
-    """Check that the update changes no other package, because a rollback could not undo such a
-    change. Raises NotAtHand if the update would change one.
+def check_changes_nothing_else(folder: Path, version: str) -> None:
+    """Check that the update changes no package except the program's packages, because a rollback
+    could not undo such a change. Raises PackageMissing otherwise.
     """
     allowed = ["--allow-downgrades", "--allow-change-held-packages", "--no-install-recommends"]
     paths = map(str, list_files(folder, version))
     simulated = _run("apt-get", "--simulate", "--reinstall", *allowed, "install", *paths)
     if simulated.returncode:
-        raise NotAtHand(f"apt cannot install {version}: {_find_apt_errors(simulated)}")
+        raise PackageMissing(f"apt cannot install {version}: {_find_apt_errors(simulated)}")
     changed_packages = re.findall(r"^(?:Inst|Remv) (\S+)", simulated.stdout, re.MULTILINE)
     if others := sorted(set(changed_packages) - set(PACKAGE_NAMES)):
-        raise NotAtHand(
+        raise PackageMissing(
             f"{version} also changes {', '.join(others)}, which cannot be rolled back: install"
             f" without rollback with `sudo apt install {PACKAGE_NAMES[-1]}={version}`"
         )
 
 
 def read_content(folder: Path, version: str) -> dict[str, bytes]:
-    """Return the files in the packages by name. Each name begins with `./`. Raises NotAtHand if a
-    package cannot be read.
+    """Return the files in the packages by name. Each name begins with `./`. Raises PackageMissing
+    if a package cannot be read.
     """
     contents = {}
     for each in list_files(folder, version):
         unpacking = subprocess.run(["dpkg-deb", "--fsys-tarfile", each], capture_output=True)
         if unpacking.returncode:
             reason = unpacking.stderr.decode(errors="replace").strip()
-            raise NotAtHand(f"{each} cannot be read: {reason}; remove it, and try again")
+            raise PackageMissing(f"{each} cannot be read: {reason}; remove it, and try again")
         with tarfile.open(fileobj=io.BytesIO(unpacking.stdout)) as archive:
             for member in archive:
                 if (file := archive.extractfile(member)) is not None:
@@ -192,7 +192,7 @@ def _acquire_apt_lock() -> Iterator[None]:
     """Hold apt's lock within the context, because dpkg would fail at once if another apt process
     were running. Raises OSError.
     """
-    until = time.monotonic() + LOCKED_S
+    until = time.monotonic() + LOCK_TIMEOUT_S
     with LOCK.open("wb") as lock:
         while True:
             try:
@@ -200,7 +200,7 @@ def _acquire_apt_lock() -> Iterator[None]:
                 break
             except BlockingIOError:
                 if time.monotonic() > until:
-                    raise OSError(f"another apt has held {LOCK} for {LOCKED_S:g} s") from None
+                    raise OSError(f"another apt has held {LOCK} for {LOCK_TIMEOUT_S:g} s") from None
             time.sleep(LOCK_CHECK_S)
         yield
 

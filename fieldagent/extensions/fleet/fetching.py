@@ -21,7 +21,7 @@ TIMEOUT_S = 60.0
 CHUNK_BYTES = 65_536
 
 
-class NotTaken(Exception):
+class UpdateRefused(Exception):
     """Error: the update was refused, and nothing was changed. The text contains the reason and the
     fix.
     """
@@ -31,7 +31,7 @@ class NotTaken(Exception):
         self.code = code
 
 
-class ServerUnreachable(NotTaken):
+class ServerUnreachable(UpdateRefused):
     """Error: a network or server is down, so a later attempt may succeed."""
 
 
@@ -49,7 +49,7 @@ def fetch_file(
     """Return the file at a path or a URL. Downloaded bytes are stored in `part` until the file is
     complete. A later attempt for the same URL downloads only the rest (RFC 9110, sections 13.1.5
     and 14). `report` is called with the number of bytes so far, and with the number of all bytes or
-    None. Raises ServerUnreachable if the server does not respond, and NotTaken if the file is
+    None. Raises ServerUnreachable if the server does not respond, and UpdateRefused if the file is
     missing or too large.
     """
     try:
@@ -63,10 +63,10 @@ def fetch_file(
         if error.code == HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE and part and part.exists():
             part.unlink()
             return fetch_file(source, part, report)
-        failure_type = ServerUnreachable if error.code >= 500 else NotTaken
+        failure_type = ServerUnreachable if error.code >= 500 else UpdateRefused
         raise failure_type(f"{source} cannot be read: {error}") from None
     except (FileNotFoundError, ValueError) as error:
-        raise NotTaken(f"{source} cannot be read: {_describe_error(error)}") from None
+        raise UpdateRefused(f"{source} cannot be read: {_describe_error(error)}") from None
     except (OSError, http.client.HTTPException) as error:
         raise ServerUnreachable(f"{source} cannot be read: {describe_reason(error)}") from None
 
@@ -79,7 +79,7 @@ def is_served(source: str) -> bool:
         fetch_file(source)
     except ServerUnreachable:
         raise
-    except NotTaken:
+    except UpdateRefused:
         return False
     return True
 
@@ -90,15 +90,17 @@ def _describe_error(error: Exception) -> str:
 
 def _check_size(source: str, size: int) -> None:
     if size > FILE_MAX_BYTES:
-        raise NotTaken(
+        raise UpdateRefused(
             f"{source} is larger than {FILE_MAX_BYTES:,} bytes: it is not a fieldagent program"
         )
 
 
 class _Part(NamedTuple):
-    """Bytes from an earlier attempt. `mark` is the validator of the file to which they belong."""
+    """Bytes from an earlier attempt. `validator` is the ETag or date of the file to which they
+    belong.
+    """
 
-    mark: str = ""
+    validator: str = ""
     content: bytes = b""
 
 
@@ -109,17 +111,17 @@ def _download(
     request = urllib.request.Request(source)
     if known_part.content:
         request.add_header("Range", f"bytes={len(known_part.content)}-")
-        request.add_header("If-Range", known_part.mark)
+        request.add_header("If-Range", known_part.validator)
     with urllib.request.urlopen(request, timeout=TIMEOUT_S) as answer:
         is_continued = bool(known_part.content) and _can_continue(answer, len(known_part.content))
         content = bytearray(known_part.content if is_continued else b"")
         start = len(content)
         length = answer.headers.get("Content-Length")
         total_size = start + int(length) if length else None
-        mark = _mark(answer)
-        kept_part = part if mark else None
+        validator = _read_validator(answer)
+        kept_part = part if validator else None
         if not is_continued:
-            kept_part = _begin_download(kept_part, source, mark)
+            kept_part = _begin_download(kept_part, source, validator)
         while chunk := answer.read(CHUNK_BYTES):
             content += chunk
             kept_part = _add_bytes(kept_part, chunk)
@@ -134,7 +136,7 @@ def _download(
     return FetchedFile(bytes(content), is_continued)
 
 
-def _mark(answer: Any) -> str:
+def _read_validator(answer: Any) -> str:
     """Return the strong validator of the served bytes (RFC 9110, section 8.8), or an empty text if
     there is none.
     """
@@ -151,14 +153,14 @@ def _can_continue(answer: Any, offset: int) -> bool:
     )
 
 
-def _begin_download(part: Path | None, source: str, mark: str) -> Path | None:
+def _begin_download(part: Path | None, source: str, validator: str) -> Path | None:
     """Create the file for the download, and return its path. Return None if the disk does not allow
     this. In this case, the download is not stored.
     """
     if part is None:
         return None
     try:
-        part.write_bytes(json.dumps({"address": source, "mark": mark}).encode() + b"\n")
+        part.write_bytes(json.dumps({"address": source, "mark": validator}).encode() + b"\n")
     except OSError:
         return None
     return part
@@ -177,8 +179,8 @@ def _add_bytes(part: Path | None, chunk: bytes) -> Path | None:
 
 def _read_part(part: Path | None, source: str) -> _Part:
     try:
-        mark_line, _, content = part.read_bytes().partition(b"\n") if part else (b"", b"", b"")
-        source_document = json.loads(mark_line or b"{}")
+        head_line, _, content = part.read_bytes().partition(b"\n") if part else (b"", b"", b"")
+        source_document = json.loads(head_line or b"{}")
         if source_document.get("address") == source:
             return _Part(str(source_document["mark"]), content)
     except (OSError, ValueError, KeyError, AttributeError):

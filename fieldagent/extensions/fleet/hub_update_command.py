@@ -16,7 +16,7 @@ from contextlib import suppress
 from itertools import islice
 
 from fieldagent.cli.hub.opened_store import Call, Result, make_store_command, make_transaction
-from fieldagent.extensions.fleet.fetching import NotTaken, fetch_file
+from fieldagent.extensions.fleet.fetching import UpdateRefused, fetch_file
 from fieldagent.extensions.fleet.version_order import make_sort_key
 from fieldagent.hub.access import directory
 from fieldagent.hub.access.directory import Refused, Row
@@ -71,7 +71,7 @@ def _check(version: str, url: str, now: float) -> None:
         program_version = _read_version(fetch_file(url).content)
         signature = parse_signature(fetch_file(f"{url}.minisig").content.decode())
         release = check_release(signature.comment, now)
-    except (NotTaken, NotSigned, UnicodeDecodeError) as wrong:
+    except (UpdateRefused, NotSigned, UnicodeDecodeError) as wrong:
         text = f"nothing was offered: {wrong}; `build/sign FILE` signs it, serve both"
         raise Refused(text) from None
     if program_version != version:
@@ -149,7 +149,7 @@ def _is_newer(runs: str, version: str) -> bool:
     """Return True if the kit's version `runs` is newer than `version`. `runs` may be any text,
     because a kit reports it.
     """
-    with suppress(NotTaken):
+    with suppress(UpdateRefused):
         return make_sort_key(runs) > make_sort_key(version)
     return False
 

@@ -26,14 +26,14 @@ of the firmware (arch/arm64/kernel/smp.c, cpus_are_stuck_in_kernel)."""
 
 
 class PiBoot:
-    WORDS = "cmdline.txt"
-    """Name of the file in a system that contains the kernel's command line."""
+    TEMPLATE_FILE = "cmdline.txt"
+    """Name of the file in a system that contains the kernel's command line for this boot loader."""
 
     def __init__(self, boot: Path) -> None:
         self._boot = boot
         self._choice = boot / "slot.txt"
 
-    def is_there(self) -> bool:
+    def is_in_use(self) -> bool:
         """Return True if this boot loader starts the card."""
         return self._choice.is_file()
 
@@ -43,14 +43,16 @@ class PiBoot:
             self._choose(self._find_kept())
         (self._boot / slot / TRIED_FILE).unlink(missing_ok=True)
 
-    def arm(self, slot: str, words: str) -> None:
-        """Schedule one trial of the slot at the next start. Raises OSError."""
+    def arm(self, slot: str, boot_text: str) -> None:
+        """Schedule one trial of the slot at the next start. `boot_text` is the kernel's command
+        line for the slot. Raises OSError.
+        """
         kept_entry = self._find_kept()
-        replace_file(self._boot / slot / self.WORDS, words.encode())
+        replace_file(self._boot / slot / self.TEMPLATE_FILE, boot_text.encode())
         (self._boot / slot / TRIED_FILE).unlink(missing_ok=True)
-        own = (self._boot / kept_entry / self.WORDS).read_text().strip()
-        other_words = f"{own} {ONE_PROCESSOR} kit.try={slot}\n"
-        replace_file(self._boot / kept_entry / TRY, other_words.encode())
+        own = (self._boot / kept_entry / self.TEMPLATE_FILE).read_text().strip()
+        trial_text = f"{own} {ONE_PROCESSOR} kit.try={slot}\n"
+        replace_file(self._boot / kept_entry / TRY, trial_text.encode())
         self._choose(kept_entry, TRY)
 
     def get_state(self, slot: str) -> str:
@@ -73,6 +75,6 @@ class PiBoot:
             raise OSError(f"{self._choice} names no system: write the newer image to the card")
         return match[1]
 
-    def _choose(self, slot: str, words: str = WORDS) -> None:
-        lines = f"kernel={slot}/vmlinuz\ninitramfs {slot}/initrd.img\ncmdline={slot}/{words}\n"
+    def _choose(self, slot: str, boot_text: str = TEMPLATE_FILE) -> None:
+        lines = f"kernel={slot}/vmlinuz\ninitramfs {slot}/initrd.img\ncmdline={slot}/{boot_text}\n"
         replace_file(self._choice, lines.encode())

@@ -9,7 +9,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from fieldagent.extensions.fleet.fetching import NotTaken, fetch_file
+from fieldagent.extensions.fleet.fetching import UpdateRefused, fetch_file
 from fieldagent.system.clock_bounds import EARLIEST_TIME
 from fieldagent.system.minisign import (
     NotSigned,
@@ -29,23 +29,23 @@ def print_progress(text: str) -> None:
 
 
 def read_trusted_keys(path: Path) -> list[TrustedKey]:
-    """Read the trusted keys in a file. Raises NotTaken if the file is missing or contains no valid
-    key.
+    """Read the trusted keys in a file. Raises UpdateRefused if the file is missing or contains no
+    valid key.
     """
     try:
         return parse_keys(read_text_file(path))
     except FileNotFoundError:
-        raise NotTaken(
+        raise UpdateRefused(
             f"{path} does not exist: put the public minisign key of your program's builder in it"
         ) from None
     except (NotSigned, UnicodeDecodeError) as wrong:
-        raise NotTaken(f"{path}: {wrong}") from None
+        raise UpdateRefused(f"{path}: {wrong}") from None
 
 
 def read_signed_file(
     source: str, kind: str, keys: Sequence[TrustedKey], part: Path
 ) -> tuple[bytes, Release]:
-    """Return a file and the release in its signature. Raises NotTaken if the file cannot be
+    """Return a file and the release in its signature. Raises UpdateRefused if the file cannot be
     fetched, or if its signature is missing or invalid.
     """
     with Progress(f"fetching {source}", "bytes") as progress:
@@ -56,25 +56,25 @@ def read_signed_file(
     try:
         return content, verify_release(content, fetch_file(signature).content.decode(), kind, keys)
     except UnicodeDecodeError:
-        raise NotTaken(f"{signature}: the signature is not in minisign's format") from None
+        raise UpdateRefused(f"{signature}: the signature is not in minisign's format") from None
     except NotSigned as wrong:
         if went_on:
             # Someone may have replaced the file at the source, or a power failure may have damaged
             # the earlier part.
             return read_signed_file(source, kind, keys, part)
-        raise NotTaken(f"{signature}: {wrong}") from None
+        raise UpdateRefused(f"{signature}: {wrong}") from None
 
 
 def verify_release(
     content: bytes, signature: str, kind: str, keys: Sequence[TrustedKey]
 ) -> Release:
     """Verify the signature of a file, and return the release in it. Raises NotSigned if the
-    signature is invalid, and NotTaken if openssl is missing.
+    signature is invalid, and UpdateRefused if openssl is missing.
     """
     try:
         comment = verify(content, parse_signature(signature), keys)
     except FileNotFoundError:
-        raise NotTaken(
+        raise UpdateRefused(
             "openssl is missing, which verifies signatures: apt install openssl"
         ) from None
     now = time.time()

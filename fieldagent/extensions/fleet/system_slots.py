@@ -12,7 +12,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from fieldagent.extensions.fleet.fetching import NotTaken
+from fieldagent.extensions.fleet.fetching import UpdateRefused
 from fieldagent.extensions.fleet.pi_boot import PiBoot
 from fieldagent.extensions.fleet.systemd_boot import SystemdBoot
 from fieldagent.system.folder import replace_file
@@ -39,32 +39,34 @@ class SystemSlots:
         self._loaders = SystemdBoot(self._boot), PiBoot(self._boot)
 
     def find_running(self) -> str:
-        """Return the slot of the running system. Raises NotTaken if the card has only one
+        """Return the slot of the running system. Raises UpdateRefused if the card has only one
         system.
         """
         match = re.search(r"(?:^|\s)kit\.slot=([ab])\b", self._command_line.read_text())
         if match is None:
-            raise NotTaken(NO_SLOTS_REASON)
+            raise UpdateRefused(NO_SLOTS_REASON)
         try:
             self._make_loader()
         except OSError as none:
-            raise NotTaken(str(none)) from None
+            raise UpdateRefused(str(none)) from None
         return match[1]
 
     def find_other(self) -> str:
-        """Return the slot of the other system. Raises NotTaken if the card has only one system."""
+        """Return the slot of the other system. Raises UpdateRefused if the card has only one
+        system.
+        """
         return "b" if self.find_running() == "a" else "a"
 
     def read_name(self) -> SystemName:
-        """Return the description of the running system. Raises NotTaken if the system has no
+        """Return the description of the running system. Raises UpdateRefused if the system has no
         description, because its card has only one system.
         """
         try:
             return parse_system_name(self._system_file.read_bytes())
         except FileNotFoundError:
-            raise NotTaken(NO_SLOTS_REASON) from None
+            raise UpdateRefused(NO_SLOTS_REASON) from None
         except UnreadableImage as wrong:
-            raise NotTaken(f"{self._system_file}: {wrong}") from None
+            raise UpdateRefused(f"{self._system_file}: {wrong}") from None
 
     def get_device(self, slot: str) -> Path:
         """Return the path of the partition of slot `a` or `b`. The partition need not exist."""
@@ -79,7 +81,7 @@ class SystemSlots:
 
     def copy_kernel(self, slot: str) -> None:
         """Copy the slot's kernel and other files to the boot loader's folder. Raises OSError."""
-        folder, words_name = self._boot / slot, self._make_loader().WORDS
+        folder, words_name = self._boot / slot, self._make_loader().TEMPLATE_FILE
         folder.mkdir(exist_ok=True)
         names = [each for each in self._list_files(slot) if each != words_name]
         for name in names:
@@ -91,10 +93,10 @@ class SystemSlots:
     def arm(self, slot: str) -> None:
         """Make the boot loader try the slot once, at the next start. Raises OSError."""
         loader = self._make_loader()
-        boot_words = self._read_file(slot, loader.WORDS).decode()
+        boot_text = self._read_file(slot, loader.TEMPLATE_FILE).decode()
         for word_name, value in {"SLOT": slot, "ROOT": PARTITIONS[slot]}.items():
-            boot_words = boot_words.replace(f"@{word_name}@", value)
-        loader.arm(slot, boot_words)
+            boot_text = boot_text.replace(f"@{word_name}@", value)
+        loader.arm(slot, boot_text)
 
     def get_state(self, slot: str) -> str:
         """Return the state of the slot: `absent`, `armed`, `spent` or `kept`. Raises OSError."""
@@ -106,7 +108,7 @@ class SystemSlots:
 
     def _make_loader(self) -> SystemdBoot | PiBoot:
         for loader in self._loaders:
-            if loader.is_there():
+            if loader.is_in_use():
                 return loader
         raise OSError(f"{self._boot} has no loader: is it mounted?")
 

@@ -24,7 +24,7 @@ from pathlib import Path
 
 from fieldagent.agent.settings import load
 from fieldagent.extensions.fleet import trial_journal
-from fieldagent.extensions.fleet.fetching import NotTaken, ServerUnreachable, fetch_file
+from fieldagent.extensions.fleet.fetching import ServerUnreachable, UpdateRefused, fetch_file
 from fieldagent.extensions.fleet.signed_file import (
     print_progress,
     read_signed_file,
@@ -106,7 +106,7 @@ def store_trial(place: Place, trial: SystemTrial) -> None:
 
 
 def continue_trial(place: Place, slots: SystemSlots) -> int:
-    """Do the remaining steps, up to the next start of the machine. If OSError, NotTaken or
+    """Do the remaining steps, up to the next start of the machine. If OSError, UpdateRefused or
     InvalidSettings is raised, the next start of the unit repeats the steps. Meanwhile the agent
     continues to run.
     """
@@ -120,7 +120,7 @@ def continue_trial(place: Place, slots: SystemSlots) -> int:
     with wait_until_alone(place.folder):
         try:
             return _run_steps(place, slots)
-        except (OSError, NotTaken, InvalidSettings):
+        except (OSError, UpdateRefused, InvalidSettings):
             kit_health.start_agent()
             raise
 
@@ -224,7 +224,7 @@ def _write_system(place: Place, slots: SystemSlots) -> SystemTrial:
     try:
         _write_pieces(place, slots, trial)
         slots.copy_kernel(trial.slot)
-    except (NotTaken, OSError) as refused:
+    except (UpdateRefused, OSError) as refused:
         failure = describe_reason(refused)
         print_failure(f"system {trial.version} is not taken: {failure}")
         return replace(load_trial(place), phase="end", why=failure)
@@ -233,14 +233,14 @@ def _write_system(place: Place, slots: SystemSlots) -> SystemTrial:
 
 def _write_pieces(place: Place, slots: SystemSlots, trial: SystemTrial) -> None:
     """Write the pieces of the new system image to the trial slot. Download only the pieces that
-    neither slot contains. Raises NotTaken if a piece is missing or wrong, and OSError if the disk
-    fails.
+    neither slot contains. Raises UpdateRefused if a piece is missing or wrong, and OSError if the
+    disk fails.
     """
     slots.clear(trial.slot)
     try:
         image = decode_image(place.image.read_bytes())
     except UnreadableImage as wrong:
-        raise NotTaken(f"{place.image}: {wrong}") from None
+        raise UpdateRefused(f"{place.image}: {wrong}") from None
     with (
         open_descriptor(slots.get_device(slots.find_running()), os.O_RDONLY) as running_device,
         open_descriptor(slots.get_device(trial.slot), os.O_RDWR) as trial_device,
@@ -263,8 +263,8 @@ def _write_pieces(place: Place, slots: SystemSlots, trial: SystemTrial) -> None:
 def _read_piece(
     place: Place, trial: SystemTrial, image: SystemImage, number: int, read_old: Read
 ) -> tuple[bytes, int]:
-    """Return a piece and the number of bytes that were downloaded for it. Raises NotTaken if the
-    piece differs from the signed list.
+    """Return a piece and the number of bytes that were downloaded for it. Raises UpdateRefused if
+    the piece differs from the signed list.
     """
     piece, before = image.pieces[number], read_around(read_old, image.before_size, number)
     for differs in (piece.is_difference, False):
@@ -278,12 +278,12 @@ def _read_piece(
             continue
         if digest(content) == piece.content:
             return content, len(packed)
-    raise NotTaken(f"piece {number + 1} of {trial.what} differs from what was signed")
+    raise UpdateRefused(f"piece {number + 1} of {trial.what} differs from what was signed")
 
 
 def _fetch_complete_piece(place: Place, trial: SystemTrial, number: int) -> SystemPiece:
-    """Return the piece `number` of the complete image instead of the difference. Raises NotTaken if
-    the list of the complete image is missing or invalid.
+    """Return the piece `number` of the complete image instead of the difference. Raises
+    UpdateRefused if the list of the complete image is missing or invalid.
     """
     content, _ = read_signed_file(
         trial.what, SYSTEM, read_trusted_keys(Path(trial.key)), place.part
@@ -291,19 +291,19 @@ def _fetch_complete_piece(place: Place, trial: SystemTrial, number: int) -> Syst
     try:
         return decode_image(content).pieces[number]
     except (UnreadableImage, IndexError) as wrong:
-        raise NotTaken(f"{trial.what}: {wrong}") from None
+        raise UpdateRefused(f"{trial.what}: {wrong}") from None
 
 
 def _fetch(place: Place, trial: SystemTrial, piece: SystemPiece) -> bytes:
     """Fetch a piece. If the server cannot be reached, wait for it without a time limit. Raises
-    NotTaken if the file is missing at the server, or was changed.
+    UpdateRefused if the file is missing at the server, or was changed.
     """
     name = f"{make_pieces_folder(trial.what)}/{piece.file}"
     failed_tries = 0
     while True:
         try:
             file = fetch_file(name, place.part)
-        except NotTaken as why:
+        except UpdateRefused as why:
             if not isinstance(why, ServerUnreachable) and not _is_unplugged(name):
                 raise
             pause = RETRY_PAUSES_S[min(failed_tries, len(RETRY_PAUSES_S) - 1)]
@@ -316,7 +316,9 @@ def _fetch(place: Place, trial: SystemTrial, piece: SystemPiece) -> bytes:
         # If the download has continued an earlier part, a power failure may have damaged that part.
         # Then download the whole file.
         if not file.is_continued:
-            raise NotTaken(f"{name} is not the file that was signed: it was changed, or cut short")
+            raise UpdateRefused(
+                f"{name} is not the file that was signed: it was changed, or cut short"
+            )
 
 
 def _is_unplugged(name: str) -> bool:

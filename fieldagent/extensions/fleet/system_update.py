@@ -15,7 +15,7 @@ from pathlib import Path
 from fieldagent import __version__
 from fieldagent.agent.settings import load
 from fieldagent.extensions.fleet import system_trial, trial_journal
-from fieldagent.extensions.fleet.fetching import NotTaken, is_served
+from fieldagent.extensions.fleet.fetching import UpdateRefused, is_served
 from fieldagent.extensions.fleet.settings_trial import SettingsPlace
 from fieldagent.extensions.fleet.signed_file import (
     print_progress,
@@ -48,7 +48,7 @@ PROGRESS_CHECK_S = 0.5
 
 def begin_system_update(order: UpdateOrder, place: Place, slots: SystemSlots) -> SystemTrial:
     """Begin to write and try a system. If another system is still being written, the new system
-    replaces it after it has been accepted. Raises NotTaken if the system is refused.
+    replaces it after it has been accepted. Raises UpdateRefused if the system is refused.
     """
     now, slot = slots.read_name(), slots.find_other()
     _check_nothing_else(place)
@@ -77,7 +77,7 @@ def begin_system_update(order: UpdateOrder, place: Place, slots: SystemSlots) ->
     system_trial.store_trial(place, trial)
     if not _start_unit():
         place.system.unlink()
-        raise NotTaken(f"{system_trial.UNIT} cannot be started: its message is above")
+        raise UpdateRefused(f"{system_trial.UNIT} cannot be started: its message is above")
     print_progress(
         f"{now.version} → {trial.version}: {system_trial.UNIT} writes it, starts it, and rolls"
         " back if it does not work"
@@ -93,28 +93,28 @@ def _start_unit() -> bool:
 def _prepare_trial(
     order: UpdateOrder, place: Place, slots: SystemSlots, now: SystemName, slot: str
 ) -> tuple[SystemImage, SystemTrial]:
-    """Return the image and its trial. Raises NotTaken if the image is not signed, not newer, or for
-    another board.
+    """Return the image and its trial. Raises UpdateRefused if the image is not signed, not newer,
+    or for another board.
     """
     address, keys = order.what, read_trusted_keys(order.key)
     image = _read_image(address, keys, place, now.id)
     if image.name.board != now.board:
-        raise NotTaken(f"{address} is for {image.name.board}, and this is {now.board}")
+        raise UpdateRefused(f"{address} is for {image.name.board}, and this is {now.board}")
     for version in (now.version, __version__):
         # The program on the card may have been updated separately, so its version counts too.
         check_newer(version, image.name.version, older_too=order.older)
     with system_trial.open_descriptor(slots.get_device(slot), os.O_RDONLY) as device:
         capacity = os.lseek(device, 0, os.SEEK_END)
     if image.size > capacity:
-        raise NotTaken(
+        raise UpdateRefused(
             f"{address} has {image.size:,} bytes, and this card has room for {capacity:,}"
         )
     try:
         settings = load(order.settings)
     except InvalidSettings as wrong:
-        raise NotTaken(f"{wrong}\nCorrect the settings first") from None
+        raise UpdateRefused(f"{wrong}\nCorrect the settings first") from None
     if obstacle := kit_health.find_stop_obstacle(settings.api_port):
-        raise NotTaken(obstacle)
+        raise UpdateRefused(obstacle)
     return image, SystemTrial(
         version=image.name.version,
         previous_version=now.version,
@@ -135,14 +135,18 @@ def _make_absolute(source: str) -> str:
 
 
 def _check_nothing_else(place: Place) -> None:
-    """Check that no other change is on trial. Raises NotTaken if another change is on trial."""
+    """Check that no other change is on trial. Raises UpdateRefused if another change is on
+    trial.
+    """
     if place.trial.exists() or SettingsPlace(place.folder).trial.exists():
-        raise NotTaken("another change is on trial: `fieldagent update --last` shows it", TAKEN)
+        raise UpdateRefused(
+            "another change is on trial: `fieldagent update --last` shows it", TAKEN
+        )
     if not place.system.exists():
         return
     running_trial = system_trial.load_trial(place)
     if running_trial.phase != "write":
-        raise NotTaken(
+        raise UpdateRefused(
             f"system {running_trial.version} is on trial: `fieldagent update --last` shows it",
             TAKEN,
         )
@@ -150,7 +154,8 @@ def _check_nothing_else(place: Place) -> None:
 
 def _read_image(source: str, keys: list[TrustedKey], place: Place, now: str) -> SystemImage:
     """Return the signed list of the image's pieces. If the builder provides a list for the running
-    system, whose pieces are differences, return that list. Raises NotTaken if a list is invalid.
+    system, whose pieces are differences, return that list. Raises UpdateRefused if a list is
+    invalid.
     """
     delta = make_delta_name(source, now)
     name = delta if is_served(f"{delta}.minisig") else source
@@ -158,9 +163,9 @@ def _read_image(source: str, keys: list[TrustedKey], place: Place, now: str) -> 
     try:
         image = decode_image(content)
     except UnreadableImage as wrong:
-        raise NotTaken(f"{name}: {wrong}") from None
+        raise UpdateRefused(f"{name}: {wrong}") from None
     if image.name.version != release.version:
-        raise NotTaken(f"{name} is {image.name.version}, and was signed as {release.version}")
+        raise UpdateRefused(f"{name} is {image.name.version}, and was signed as {release.version}")
     return image
 
 

@@ -23,13 +23,13 @@ TRIAL = "kit.trial"
 
 
 class SystemdBoot:
-    WORDS = "entry.conf"
+    TEMPLATE_FILE = "entry.conf"
     """Name of the file in a system that contains its entry for the boot loader."""
 
     def __init__(self, boot: Path) -> None:
         self._entries = boot / "loader/entries"
 
-    def is_there(self) -> bool:
+    def is_in_use(self) -> bool:
         """Return True if this boot loader starts the card."""
         return self._entries.is_dir()
 
@@ -41,9 +41,11 @@ class SystemdBoot:
             each.unlink()
         sync_folder(self._entries)
 
-    def arm(self, slot: str, words: str) -> None:
-        """Let the loader try the slot once, at the next start. Raises OSError."""
-        entry = words.replace("@TURN@", self._switch_entry())
+    def arm(self, slot: str, boot_text: str) -> None:
+        """Let the loader try the slot once, at the next start. `boot_text` is the slot's entry for
+        the loader. Raises OSError.
+        """
+        entry = boot_text.replace("@TURN@", self._switch_entry())
         tried = re.sub("(?m)^options .*", rf"\g<0> {TRIAL}", entry)
         replace_file(self._entries / f"system-{slot}+1.conf", tried.encode())
 

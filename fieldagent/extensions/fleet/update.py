@@ -18,8 +18,8 @@ from typing import Any
 
 from fieldagent.agent.settings import load
 from fieldagent.extensions.fleet import debian_packages, system_trial, trial, trial_journal
-from fieldagent.extensions.fleet.debian_packages import NotAtHand
-from fieldagent.extensions.fleet.fetching import NotTaken, ServerUnreachable, is_served
+from fieldagent.extensions.fleet.debian_packages import PackageMissing
+from fieldagent.extensions.fleet.fetching import ServerUnreachable, UpdateRefused, is_served
 from fieldagent.extensions.fleet.settings_trial import SettingsPlace
 from fieldagent.extensions.fleet.signed_file import (
     print_progress,
@@ -59,44 +59,46 @@ def begin_update(
     order: UpdateOrder,
     place: Place,
     offer: ProgramOffer | None = None,
-    brought: SignedDelta | None = None,
+    sent_delta: SignedDelta | None = None,
 ) -> Trial:
-    """Begin an update and return its trial. `offer` is the hub's offer. `brought` is the delta that
-    the hub sent with the offer instead of a URL. Raises NotTaken if the program is refused, or if
-    another change is on trial.
+    """Begin an update and return its trial. `offer` is the hub's offer. `sent_delta` is the delta
+    that the hub sent with the offer instead of a URL. Raises UpdateRefused if the program is
+    refused, or if another change is on trial.
     """
     if place.trial.exists():
         version = trial.load_trial(place).version
-        raise NotTaken(
+        raise UpdateRefused(
             f"an update to {version} is in progress: `fieldagent update --last` shows it", TAKEN
         )
     if place.system.exists():
-        raise NotTaken("a system update is in progress: `fieldagent update --last` shows it", TAKEN)
+        raise UpdateRefused(
+            "a system update is in progress: `fieldagent update --last` shows it", TAKEN
+        )
     if SettingsPlace(place.folder).trial.exists():
-        raise NotTaken(
+        raise UpdateRefused(
             "settings from the hub are on trial: `fieldagent settings` shows them", TAKEN
         )
     root_units.make_folder(place.folder)
-    programs = _find_programs(order, place, brought)
+    programs = _find_programs(order, place, sent_delta)
     # Make the file readable, because each `check` command runs as the agent's user.
     replace_file(place.new, programs.new, mode=0o644)
     replace_file(place.previous, programs.now, mode=0o644)
     now, next_ = _read_version(place.previous), _read_version(place.new)
     if offer is not None and offer.version != next_:
-        raise NotTaken(f"{programs.source} is {next_}, and {offer.version} was offered")
+        raise UpdateRefused(f"{programs.source} is {next_}, and {offer.version} was offered")
     if programs.signed_as not in ("", next_):
-        raise NotTaken(f"{programs.source} is {next_}, and was signed as {programs.signed_as}")
+        raise UpdateRefused(f"{programs.source} is {next_}, and was signed as {programs.signed_as}")
     check_newer(now, next_, older_too=order.older)
     faults = [each for each in _find_faults(place.new, order.settings) if each]
     known_faults = set(_find_faults(place.previous, order.settings)) if faults else set()
     if new := [each for each in faults if each not in known_faults]:
-        raise NotTaken(f"{next_} finds faults that {now} does not:\n" + "\n".join(new))
+        raise UpdateRefused(f"{next_} finds faults that {now} does not:\n" + "\n".join(new))
     try:
         settings = load(order.settings)
     except InvalidSettings as wrong:
-        raise NotTaken(f"{wrong}\nCorrect the settings first") from None
+        raise UpdateRefused(f"{wrong}\nCorrect the settings first") from None
     if obstacle := kit_health.find_stop_obstacle(settings.api_port):
-        raise NotTaken(obstacle)
+        raise UpdateRefused(obstacle)
     offered_trial = Trial(
         version=next_,
         previous_version=now,
@@ -121,7 +123,7 @@ def _start_unit(place: Place) -> None:
     start = ["systemctl", "start", "--no-block", trial.UNIT]
     if subprocess.run(start, stdin=subprocess.DEVNULL).returncode != 0:
         place.trial.unlink()
-        raise NotTaken(
+        raise UpdateRefused(
             f"{trial.UNIT} cannot be started: run systemd/install of this version again,"
             " or `sudo apt install --reinstall fieldagent`"
         )
@@ -142,16 +144,16 @@ class Programs(NamedTuple):
     packages."""
 
 
-def _find_programs(order: UpdateOrder, place: Place, brought: SignedDelta | None) -> Programs:
+def _find_programs(order: UpdateOrder, place: Place, sent_delta: SignedDelta | None) -> Programs:
     program = order.program
-    if program.is_file() and brought is not None:
+    if program.is_file() and sent_delta is not None:
         installed = program.read_bytes()
-        new, version = _build_from_delta(brought, installed, order.key)
+        new, version = _build_from_delta(sent_delta, installed, order.key)
         return Programs(order.what or "the offered program", new, installed, signed_as=version)
     if program.is_file():
         address = order.what or load(order.settings).update_address
         if not address:
-            raise NotTaken(
+            raise UpdateRefused(
                 "name the program, a file or an address: `fieldagent update FILE|URL`"
                 " (or set update-address)"
             )
@@ -159,19 +161,19 @@ def _find_programs(order: UpdateOrder, place: Place, brought: SignedDelta | None
         new, version = _verify_program(address, installed, order.key, place)
         return Programs(address, new, installed, signed_as=version)
     if not (program.parent / "__main__.py").exists():
-        raise NotTaken(f"{program} is not there: `sudo systemd/install` installs the program")
+        raise UpdateRefused(f"{program} is not there: `sudo systemd/install` installs the program")
     try:
         return _read_packaged_programs(order.what, place.packages)
-    except NotAtHand as missing:
-        raise NotTaken(str(missing)) from None
+    except PackageMissing as missing:
+        raise UpdateRefused(str(missing)) from None
 
 
 def _read_packaged_programs(version: str, folder: Path) -> Programs:
-    """Return the programs in the packages. Raises NotAtHand if a package is missing or cannot be
-    installed.
+    """Return the programs in the packages. Raises PackageMissing if a package is missing or cannot
+    be installed.
     """
     if version and ("/" in version or version.endswith((".deb", ".pyz"))):
-        raise NotAtHand(
+        raise PackageMissing(
             "fieldagent is installed as Debian packages, which may only come from apt's"
             " repositories: name a version, or nothing (`build/repository` makes a repository,"
             " also on a USB stick)"
@@ -179,27 +181,29 @@ def _read_packaged_programs(version: str, folder: Path) -> Programs:
     now = debian_packages.read_installed_version()
     next_ = version or debian_packages.find_newest_version()
     if not version and next_ == now:
-        raise NotAtHand(f"apt has nothing newer than {now}: `sudo apt update` fetches its lists")
+        raise PackageMissing(
+            f"apt has nothing newer than {now}: `sudo apt update` fetches its lists"
+        )
     debian_packages.fetch(folder, next_)
     try:
         debian_packages.fetch(folder, now)
-    except NotAtHand as missing:
-        raise NotAtHand(
+    except PackageMissing as missing:
+        raise PackageMissing(
             f"{missing}. The rollback needs them: put them into {folder}, or"
             f" `sudo apt install {debian_packages.PACKAGE_NAMES[-1]}` updates without a rollback"
         ) from None
     debian_packages.remove_others(folder, now, next_)
-    debian_packages.change_alone(folder, next_)
+    debian_packages.check_changes_nothing_else(folder, next_)
     new, before = (debian_packages.read_content(folder, each) for each in (next_, now))
     if debian_packages.UNIT not in new:
-        raise NotAtHand(f"{next_} has no {trial.UNIT}, which could roll back to {now}")
+        raise PackageMissing(f"{next_} has no {trial.UNIT}, which could roll back to {now}")
     packed = debian_packages.pack_zipapp
     return Programs(next_, packed(new), packed(before), next_, now)
 
 
 def _verify_program(source: str, now: bytes, key: Path, place: Place) -> tuple[bytes, str]:
     """Return the program and its signed version. If the builder provides a delta from the current
-    program `now`, use the delta. Raises NotTaken if the file or its signature is missing or
+    program `now`, use the delta. Raises UpdateRefused if the file or its signature is missing or
     invalid.
     """
     keys = read_trusted_keys(key)
@@ -208,16 +212,16 @@ def _verify_program(source: str, now: bytes, key: Path, place: Place) -> tuple[b
     return content, release.version
 
 
-def _build_from_delta(brought: SignedDelta, now: bytes, key: Path) -> tuple[bytes, str]:
+def _build_from_delta(sent_delta: SignedDelta, now: bytes, key: Path) -> tuple[bytes, str]:
     """Return the program that a received delta creates from the current program `now`, and its
-    version. Raises NotTaken if the delta is not signed by a trusted key, or does not fit.
+    version. Raises UpdateRefused if the delta is not signed by a trusted key, or does not fit.
     """
-    signature = brought.signature.format_signature("by a command")
+    signature = sent_delta.signature.format_signature("by a command")
     try:
-        release = verify_release(brought.delta, signature, DELTA, read_trusted_keys(key))
-        return rebuild_program(apply_delta(brought.delta, get_contents(now))), release.version
+        release = verify_release(sent_delta.delta, signature, DELTA, read_trusted_keys(key))
+        return rebuild_program(apply_delta(sent_delta.delta, get_contents(now))), release.version
     except (NotSigned, NoDelta) as wrong:
-        raise NotTaken(f"the delta from the hub: {wrong}") from None
+        raise UpdateRefused(f"the delta from the hub: {wrong}") from None
 
 
 def _find_by_delta(
@@ -235,7 +239,7 @@ def _find_by_delta(
         program = rebuild_program(apply_delta(delta, running_contents))
     except ServerUnreachable:
         raise
-    except (NoDelta, NotTaken) as why:
+    except (NoDelta, UpdateRefused) as why:
         print_progress(f"the whole program is fetched, because the delta cannot be used: {why}")
         return None
     print_progress(f"a delta of {len(delta):,} bytes was applied to the installed program")
@@ -247,7 +251,7 @@ def _read_version(program: Path) -> str:
     version_words = result.stdout.split()
     if result.returncode != 0 or len(version_words) != 2 or version_words[0] != "fieldagent":
         last = (result.stderr.strip().splitlines() or ["it is not fieldagent"])[-1]
-        raise NotTaken(f"the new program does not start here: {last}")
+        raise UpdateRefused(f"the new program does not start here: {last}")
     return version_words[1]
 
 
@@ -271,7 +275,7 @@ def _run(program: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
             timeout=START_TIMEOUT_S,
         )
     except subprocess.TimeoutExpired:
-        raise NotTaken(
+        raise UpdateRefused(
             f"{program} {arguments[0]} did not end within {START_TIMEOUT_S:g} s"
         ) from None
 

@@ -6,7 +6,7 @@ import argparse
 
 from fieldagent.extensions.fleet import system_trial, system_update, trial, update_offer
 from fieldagent.extensions.fleet import update as programs
-from fieldagent.extensions.fleet.fetching import NotTaken
+from fieldagent.extensions.fleet.fetching import UpdateRefused
 from fieldagent.extensions.fleet.system_slots import SystemSlots
 from fieldagent.extensions.fleet.trial import Place
 from fieldagent.extensions.fleet.update_order import UpdateOrder
@@ -38,7 +38,7 @@ def update(arguments: argparse.Namespace) -> int:
             system_update.follow_trial(update_place)
             return programs.show_last(update_place, as_json=arguments.json)
         offered_trial = programs.begin_update(order, update_place)
-    except NotTaken as refused:
+    except UpdateRefused as refused:
         print_failure(f"nothing was changed: {escape_lines(str(refused))}")
         return refused.code
     except InvalidSettings as wrong:

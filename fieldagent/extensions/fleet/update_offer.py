@@ -17,7 +17,7 @@ from fieldagent.agent import outcomes
 from fieldagent.agent.outcomes import PROGRAM_DELTA, PROGRAM_OFFER
 from fieldagent.agent.settings import load
 from fieldagent.extensions.fleet import update
-from fieldagent.extensions.fleet.fetching import NotTaken, ServerUnreachable
+from fieldagent.extensions.fleet.fetching import ServerUnreachable, UpdateRefused
 from fieldagent.extensions.fleet.settings_trial import SettingsPlace
 from fieldagent.extensions.fleet.trial import Place
 from fieldagent.extensions.fleet.update_order import UpdateOrder
@@ -87,34 +87,34 @@ def _begin_offered_trial(
         return offer.number, ""
     program_name = offer.url or "the program from a command"
     try:
-        brought_delta = None if offer.url else _read_brought_delta(state)
+        brought_delta = None if offer.url else _read_sent_delta(state)
         _begin(order._replace(what=program_name), place, offer, brought_delta)
-    except NotTaken as refused:
+    except UpdateRefused as refused:
         return offer.number, str(refused)
     return offer.number, ""
 
 
-def _read_brought_delta(state: Path) -> SignedDelta:
-    """Return the delta that the agent has stored beside its offer. Raises NotTaken if the delta is
-    damaged.
+def _read_sent_delta(state: Path) -> SignedDelta:
+    """Return the delta that the agent has stored beside its offer. Raises UpdateRefused if the
+    delta is damaged.
     """
     try:
         return parse_payload(read_offer(state / PROGRAM_DELTA) or b"")
     except ValueError as wrong:
-        raise NotTaken(f"the agent's offer: {wrong}") from None
+        raise UpdateRefused(f"the agent's offer: {wrong}") from None
 
 
 def _begin(
-    order: UpdateOrder, place: Place, offer: ProgramOffer, brought: SignedDelta | None
+    order: UpdateOrder, place: Place, offer: ProgramOffer, sent_delta: SignedDelta | None
 ) -> None:
-    """Begin the update. If the server cannot be reached, try again. Raises NotTaken if the program
-    is refused, or if the server stays unreachable.
+    """Begin the update. If the server cannot be reached, try again. Raises UpdateRefused if the
+    program is refused, or if the server stays unreachable.
     """
     for pause in RETRY_PAUSES_S:
         try:
-            update.begin_update(order, place, offer, brought)
+            update.begin_update(order, place, offer, sent_delta)
             return
         except ServerUnreachable as away:
             print_failure(f"{away}; it is tried again in {pause:g} s")
             time.sleep(pause)
-    update.begin_update(order, place, offer, brought)
+    update.begin_update(order, place, offer, sent_delta)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from fieldagent.extensions.fleet import debian_packages, update
-from fieldagent.extensions.fleet.debian_packages import NotAtHand, NotInstalled
+from fieldagent.extensions.fleet.debian_packages import NotInstalled, PackageMissing
 from tests.machine import tool
 
 OURS = "fieldagent-common 2 installed\\nfieldagent 2 {}\\n"
@@ -52,7 +52,7 @@ def test_incomplete_or_mixed_installation_refuses_an_update(
     tools: Path, rows: str, message: str
 ) -> None:
     put_tool(tools, "dpkg-query", f"printf '{rows}'")
-    with pytest.raises(NotAtHand, match=message):
+    with pytest.raises(PackageMissing, match=message):
         debian_packages.read_installed_version()
 
 
@@ -60,10 +60,10 @@ def test_update_that_changes_other_packages_is_left_to_apt(tools: Path, tmp_path
     """A rollback could not restore the earlier versions of other packages."""
     ours = "Inst fieldagent-common [1] (2)\\nInst fieldagent [1] (2)\\nConf fieldagent (2)\\n"
     put_tool(tools, "apt-get", f"printf '{ours}'")
-    debian_packages.change_alone(tmp_path, "2")
+    debian_packages.check_changes_nothing_else(tmp_path, "2")
     put_tool(tools, "apt-get", f"printf '{ours}Inst python3 (3.14)\\nRemv gpsd [3]\\n'")
-    with pytest.raises(NotAtHand, match="2 also changes gpsd, python3"):
-        debian_packages.change_alone(tmp_path, "2")
+    with pytest.raises(PackageMissing, match="2 also changes gpsd, python3"):
+        debian_packages.check_changes_nothing_else(tmp_path, "2")
 
 
 def build_packages(folder: Path, version: str, *more: str) -> None:
@@ -116,13 +116,15 @@ def test_available_packages_are_not_downloaded_and_their_programs_run(
 
 def test_update_is_refused_without_the_packages_for_a_rollback(packages_at_hand: Path) -> None:
     debian_packages.list_files(packages_at_hand, "1")[0].unlink()
-    with pytest.raises(NotAtHand, match=r"apt cannot fetch 1: unknown\. The rollback needs them"):
+    with pytest.raises(
+        PackageMissing, match=r"apt cannot fetch 1: unknown\. The rollback needs them"
+    ):
         update._read_packaged_programs("", packages_at_hand)
 
 
 def test_package_without_rollback_support_is_refused(packages_at_hand: Path) -> None:
     build_packages(packages_at_hand, "3")
-    with pytest.raises(NotAtHand, match=r"3 has no fieldagent-update\.service"):
+    with pytest.raises(PackageMissing, match=r"3 has no fieldagent-update\.service"):
         update._read_packaged_programs("3", packages_at_hand)
 
 
@@ -130,23 +132,23 @@ def test_damaged_package_is_reported(packages_at_hand: Path) -> None:
     common, _ = debian_packages.list_files(packages_at_hand, "1")
     common.write_bytes(common.read_bytes()[:300])
     with pytest.raises(
-        NotAtHand, match=r"fieldagent-common_1_all\.deb cannot be read: .*remove it"
+        PackageMissing, match=r"fieldagent-common_1_all\.deb cannot be read: .*remove it"
     ):
         update._read_packaged_programs("", packages_at_hand)
 
 
 @pytest.mark.parametrize("what", ["new.pyz", "fieldagent_2_all.deb", "https://example.org/2"])
 def test_file_or_url_is_refused_as_a_version(packages_at_hand: Path, what: str) -> None:
-    with pytest.raises(NotAtHand, match="name a version, or nothing"):
+    with pytest.raises(PackageMissing, match="name a version, or nothing"):
         update._read_packaged_programs(what, packages_at_hand)
 
 
 def test_missing_newer_version_is_reported(packages_at_hand: Path, tools: Path) -> None:
     put_tool(tools, "apt-cache", "echo '  Candidate: 1'")
-    with pytest.raises(NotAtHand, match="nothing newer than 1: `sudo apt update`"):
+    with pytest.raises(PackageMissing, match="nothing newer than 1: `sudo apt update`"):
         update._read_packaged_programs("", packages_at_hand)
     put_tool(tools, "apt-cache", "echo '  Candidate: (none)'")
-    with pytest.raises(NotAtHand, match="apt knows no package fieldagent"):
+    with pytest.raises(PackageMissing, match="apt knows no package fieldagent"):
         update._read_packaged_programs("", packages_at_hand)
 
 
@@ -191,7 +193,7 @@ def test_install_gives_up_after_waiting_for_the_lock_and_changes_nothing(
     tools: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put_tool(tools, "dpkg", f"touch {tmp_path}/asked")
-    monkeypatch.setattr(debian_packages, "LOCKED_S", -1.0)
+    monkeypatch.setattr(debian_packages, "LOCK_TIMEOUT_S", -1.0)
     hold = [sys.executable, "-c", HOLD, str(debian_packages.LOCK)]
     with subprocess.Popen(hold, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
         assert other.stdout is not None

@@ -16,8 +16,8 @@ import pytest
 from fieldagent.extensions.fleet import fetching
 from fieldagent.extensions.fleet.fetching import (
     FetchedFile,
-    NotTaken,
     ServerUnreachable,
+    UpdateRefused,
     fetch_file,
 )
 from tests.machine import tool
@@ -165,7 +165,10 @@ def test_download_succeeds_without_a_place_for_the_partial_file(tmp_path: Path) 
 
 def test_too_large_file_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fetching, "FILE_MAX_BYTES", 1000)
-    with serving(Server(WHOLE, TAG)) as server, pytest.raises(NotTaken, match="larger than 1,000"):
+    with (
+        serving(Server(WHOLE, TAG)) as server,
+        pytest.raises(UpdateRefused, match="larger than 1,000"),
+    ):
         fetch_file(server.address, tmp_path / "part")
 
 
@@ -198,7 +201,7 @@ def test_download_resumes_from_a_third_party_server(
             return False
 
     until(answers)
-    with pytest.raises(NotTaken, match="404") as gone:
+    with pytest.raises(UpdateRefused, match="404") as gone:
         fetch_file(f"{address}/other")
     assert not isinstance(gone.value, ServerUnreachable)
     head = subprocess.check_output(["curl", "-sI", f"{address}/program"], text=True)

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from fieldagent.extensions.fleet import fetching, system_trial, system_update, trial_journal
-from fieldagent.extensions.fleet.fetching import FetchedFile, NotTaken
+from fieldagent.extensions.fleet.fetching import FetchedFile, UpdateRefused
 from fieldagent.extensions.fleet.system_slots import PARTITIONS, SystemSlots
 from fieldagent.extensions.fleet.trial import Place
 from fieldagent.extensions.fleet.update_order import UpdateOrder
@@ -344,7 +344,7 @@ def test_refused_or_aborted_order_leaves_the_previous_update_running(
     card.begin(card.new)
     begun: list[bool] = []
     monkeypatch.setattr(system_update, "_start_unit", lambda: begun.append(True))
-    with pytest.raises(NotTaken, match="cannot be read"):
+    with pytest.raises(UpdateRefused, match="cannot be read"):
         card.begin(card.served / "3.0.0.system")
     assert (systemd, len(begun)) == (["stop fieldagent-system.service"], 1)
 
@@ -369,27 +369,27 @@ def test_altered_image_segment_is_not_written(card: Card) -> None:
 
 
 def test_system_of_the_same_version_another_board_or_excessive_size_is_refused(card: Card) -> None:
-    with pytest.raises(NotTaken, match="is already running"):
+    with pytest.raises(UpdateRefused, match="is already running"):
         card.begin(card.served / "1.0.0.system")
     subprocess.run(["truncate", "-s", "1M", card.slots.get_device("b")], check=True)
-    with pytest.raises(NotTaken, match="this card has room for"):
+    with pytest.raises(UpdateRefused, match="this card has room for"):
         card.begin(card.new)
     name = card.root / "usr/lib/kit/system.json"
     name.write_text(name.read_text().replace("amd64", "riscv"))
-    with pytest.raises(NotTaken, match="is for amd64, and this is riscv"):
+    with pytest.raises(UpdateRefused, match="is for amd64, and this is riscv"):
         card.begin(card.new)
 
 
 def test_system_signed_with_an_unknown_key_is_refused(card: Card) -> None:
     Signer(card.folder / "stranger").release(card.new)
-    with pytest.raises(NotTaken, match="the signature is from key"):
+    with pytest.raises(UpdateRefused, match="the signature is from key"):
         card.begin(card.new)
     assert not card.place.system.exists()
 
 
 def test_card_with_one_slot_refuses_with_a_remedy(card: Card) -> None:
     (card.root / "proc/cmdline").write_text("root=LABEL=system ro\n")
-    with pytest.raises(NotTaken, match="write a card of the newer image"):
+    with pytest.raises(UpdateRefused, match="write a card of the newer image"):
         card.begin(card.new)
 
 
@@ -472,5 +472,5 @@ def test_pi_that_skips_the_new_slot_is_tried_twice(pi: PiCard) -> None:
 
 def test_pi_with_an_unmounted_boot_partition_refuses_the_update(pi: PiCard) -> None:
     pi.choice.unlink()
-    with pytest.raises(NotTaken, match="is it mounted"):
+    with pytest.raises(UpdateRefused, match="is it mounted"):
         pi.begin(pi.new)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fieldagent.extensions.fleet import update
-from fieldagent.extensions.fleet.fetching import NotTaken
+from fieldagent.extensions.fleet.fetching import UpdateRefused
 from fieldagent.extensions.fleet.trial import Place
 from fieldagent.system.program_delta import get_contents, make_delta, make_delta_name, make_zip
 from tests.machine import tool
@@ -131,7 +131,7 @@ def test_missing_delta_is_not_reported(served: Served, capsys: pytest.CaptureFix
 def test_delta_is_refused_as_a_program(served: Served) -> None:
     """This also holds if a person gives the address of a delta as that of a program."""
     served.next = served.delta
-    with pytest.raises(NotTaken, match="is for a delta of fieldagent, not a program"):
+    with pytest.raises(UpdateRefused, match="is for a delta of fieldagent, not a program"):
         served.receive_message()
 
 

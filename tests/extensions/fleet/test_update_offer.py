@@ -14,7 +14,7 @@ import pytest
 
 from fieldagent.agent.outcomes import PROGRAM_DELTA, PROGRAM_OFFER
 from fieldagent.extensions.fleet import trial, update, update_offer
-from fieldagent.extensions.fleet.fetching import NotTaken, ServerUnreachable
+from fieldagent.extensions.fleet.fetching import ServerUnreachable, UpdateRefused
 from fieldagent.extensions.fleet.update_order import UpdateOrder
 from fieldagent.kit import kit_health
 from fieldagent.wire.kit_note import ProgramOffer
@@ -40,7 +40,7 @@ class Kit:
         self.settings.write_text(f"state-directory={self.state}\n")
         self.offer = self.state / PROGRAM_OFFER
         self.bring(ProgramOffer(7, "2", "https://example.org/2.pyz").encode())
-        self.refusal: list[NotTaken] = []
+        self.refusal: list[UpdateRefused] = []
         """Refusals of the next downloads."""
 
     def bring(self, body: bytes) -> None:
@@ -194,7 +194,7 @@ def test_unreachable_server_is_retried_and_a_missing_file_is_not(kit: Kit) -> No
     trial.continue_trial(kit.place)
     kit.program.write_bytes(OLD)
     kit.bring(ProgramOffer(8, "2", "https://example.org/2.pyz").encode())
-    kit.refusal = [NotTaken("404")]
+    kit.refusal = [UpdateRefused("404")]
     assert kit.receive_message() == 65
     assert kit.outcome() == (8, "refused", "404")
 
