@@ -274,7 +274,7 @@ class Store(Protocol):
 FRESH_S = 10.0
 """Seconds after a commit during which the database is considered writable."""
 FILLER_BYTES = 65_536
-"""Bytes that a test write needs after the disk was full."""
+"""Size in bytes of the row that a test write inserts after the disk was full."""
 
 
 def write_proof(db: Db, now: float, *, needs_room: bool) -> None:

@@ -119,11 +119,11 @@ def open_sqlite_side(path: Path) -> Iterator[DatabaseSide]:
             yield _SqliteSide(path, connection)
     except sqlite3.Error as error:
         if getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY:
-            raise make_in_use(str(path)) from error
+            raise make_in_use_error(str(path)) from error
         raise StoreFailed(str(make_unusable(path, error))) from error
 
 
-def make_in_use(name: str) -> NotMoved:
+def make_in_use_error(name: str) -> NotMoved:
     """Return the error for a database that a hub is using."""
     return NotMoved(f"a hub or another command uses {name}: stop it, and repeat the move")
 

@@ -35,7 +35,7 @@ from fieldagent.hub.store.postgres_stuck import (
     BlockingCause,
     end_sessions,
     find_reason,
-    is_still_there,
+    is_still_blocked,
 )
 from fieldagent.hub.store.shared_reads import SharedReads
 from fieldagent.store.group import (
@@ -149,7 +149,7 @@ class _PostgresDb:
     def announce(self, topic: str) -> None:
         self.topics.add(topic)
 
-    def get_own(self) -> _PostgresDb:
+    def make_caller_view(self) -> _PostgresDb:
         """Return one caller's view of a shared transaction. The view contains the announcements of
         this caller.
         """
@@ -183,9 +183,11 @@ class PostgresStore:
 
     def __init__(self, database: str, options: DatabaseOptions) -> None:
         self._connections = Connections(database, options)
-        self._ears = self._connections
+        self._listening_connections = self._connections
         if options.direct is not None:
-            self._ears = Connections(options.direct, replace(options, pooled=False))
+            self._listening_connections = Connections(
+                options.direct, replace(options, pooled=False)
+            )
         self._listens = not options.pooled or options.direct is not None
         self._writer: Connection | None = None
         self._outage: StoreUnavailable | None = None
@@ -193,7 +195,7 @@ class PostgresStore:
         self._gone_since = 0.0
         self._stuck = BlockingCause("")
         """Cause that blocked the last write."""
-        self._touch = trio.CancelScope()
+        self._listening_scope = trio.CancelScope()
         """Scope of the listening connection. It is cancelled when the store must check the database
         again."""
         # Through a pooler, a lock does not stay with this process. So the number is 0, and other
@@ -258,7 +260,7 @@ class PostgresStore:
         with self._connections.convert_errors():
             try:
                 with self._connections.borrow() as connection, connection.transaction():
-                    if is_still_there(connection, self._stuck):
+                    if is_still_blocked(connection, self._stuck):
                         raise StoreUnavailable(self._stuck.reason)
                     db = _PostgresDb(connection, worker)
                     write_proof(db, time.time(), needs_room=full)
@@ -273,7 +275,7 @@ class PostgresStore:
 
     async def commit(self, operation: Callable[[Db], T]) -> T:
         def carry_out(shared: _PostgresDb) -> tuple[T, set[str]]:
-            db = shared.get_own()
+            db = shared.make_caller_view()
             result = operation(db)
             shared.topics |= db.topics
             return result, db.topics
@@ -314,7 +316,7 @@ class PostgresStore:
             with self._connections.borrow() as connection:
                 return operation(_PostgresDb(connection, self._proof.worker))
 
-        def look_again() -> T:
+        def read_again() -> T:
             with self._connections.convert_errors():
                 try:
                     return look()
@@ -325,7 +327,7 @@ class PostgresStore:
                 return look()
 
         # A cancelled caller does not wait for the thread, because a read changes nothing.
-        return await run_billed(look_again, self._threads)
+        return await run_billed(read_again, self._threads)
 
     async def read_together(
         self, operation: Callable[[Db, Sequence[A]], Sequence[T]], argument: A
@@ -384,39 +386,41 @@ class PostgresStore:
             f" {stuck.reason}"
         )
         self._stuck = stuck._replace(reason=description)
-        self._note_gone(StoreUnavailable(description))
-        self._touch.cancel()
+        self._record_outage(StoreUnavailable(description))
+        self._listening_scope.cancel()
         with suppress(StoreUnavailable):
             await self._run_in_time(partial(end_sessions, self._connections, stuck))
 
     async def _watch_database(self) -> None:
         """Receive announcements. Check that the database responds and accepts a write."""
         while True:
-            ear = _Listener(self._ears, self._proof.worker, listens=self._listens)
+            listener = _Listener(
+                self._listening_connections, self._proof.worker, listens=self._listens
+            )
             try:
-                with trio.CancelScope() as self._touch:
-                    await self._run_in_time(ear.open)
+                with trio.CancelScope() as self._listening_scope:
+                    await self._run_in_time(listener.open)
                     with suppress(StoreFull):  # With a full disk, the database can still be read.
                         await self._run_in_time(self._prove)
-                    self._note_back()
-                    await self._receive_announcements(ear)
+                    self._record_recovery()
+                    await self._receive_announcements(listener)
             except StoreUnavailable as gone:
-                self._note_gone(gone)
+                self._record_outage(gone)
             finally:
-                ear.close()
+                listener.close()
             await trio.sleep(RETRY_AFTER_S)
 
-    async def _receive_announcements(self, ear: _Listener) -> None:
+    async def _receive_announcements(self, listener: _Listener) -> None:
         """Receive announcements until the listening connection fails."""
         with suppress(psycopg.Error, StoreUnavailable):
             while True:
                 with trio.move_on_after(POLL_INTERVAL_S) as quiet:
-                    await trio.lowlevel.wait_readable(ear.fileno())
-                if quiet.cancelled_caught and await self._run_in_time(ear.has_pinged):
+                    await trio.lowlevel.wait_readable(listener.fileno())
+                if quiet.cancelled_caught and await self._run_in_time(listener.ping):
                     # If the store cannot listen, only a change in the snapshot shows writes by
                     # other processes.
                     _announce(self._topics, [ANY_WRITE_TOPIC if self._listens else ALL_TOPICS])
-                _announce(self._topics, ear.read_payloads())
+                _announce(self._topics, listener.read_payloads())
 
     async def _run_in_time(self, ask: Callable[[], T]) -> T:
         """Run `ask` in a thread and return its result. Raises StoreUnavailable after 2 *
@@ -427,7 +431,7 @@ class PostgresStore:
             return await trio.to_thread.run_sync(ask, abandon_on_cancel=True)
         raise self._connections.make_silent()
 
-    def _note_gone(self, error: StoreUnavailable) -> None:
+    def _record_outage(self, error: StoreUnavailable) -> None:
         if self._outage is None:
             self._gone_since = time.monotonic()
             log.error("%s. Until it answers, pushes are refused and links closed", error)
@@ -435,7 +439,7 @@ class PostgresStore:
         self._connections.cut_all()
         self._topics.announce_all()
 
-    def _note_back(self) -> None:
+    def _record_recovery(self) -> None:
         if self._outage is not None:
             self._outage, self._stuck = None, BlockingCause("")
             away_seconds = time.monotonic() - self._gone_since
@@ -464,7 +468,7 @@ def _run_together(
     shared: _PostgresDb,
     arguments: Sequence[A],
 ) -> list[tuple[T, set[str]]]:
-    db = shared.get_own()
+    db = shared.make_caller_view()
     results = operation(db, arguments)
     shared.topics |= db.topics
     return [(result, db.topics) for result in results]
@@ -497,8 +501,8 @@ class _Listener:
             if self._closed:
                 self.close()
 
-    def has_pinged(self) -> bool:
-        """Return True if something has been written since the last ping."""
+    def ping(self) -> bool:
+        """Ping the server. Return True if something has been written since the last ping."""
         # The snapshot contains the number of the next transaction, which increases with each
         # transaction that writes.
         before, self._written = self._written, self._execute("SELECT pg_current_snapshot()::text")

@@ -9,16 +9,17 @@ from contextlib import closing, contextmanager
 import psycopg
 
 from fieldagent.hub.store.contract import DatabaseOptions
-from fieldagent.hub.store.moving import DatabaseSide, NotMoved, Row, Table, make_in_use
+from fieldagent.hub.store.moving import DatabaseSide, NotMoved, Row, Table, make_in_use_error
 from fieldagent.hub.store.postgres import LIVING_WORKERS
 from fieldagent.hub.store.postgres_connections import Connection, Connections
 
 _RUNS = f"SELECT EXISTS ({LIVING_WORKERS})"
-_HAD_LINKS = "SELECT EXISTS (SELECT 1 FROM process WHERE until > %s)"
+_HAD_LINKS_SQL = "SELECT EXISTS (SELECT 1 FROM process WHERE until > %s)"
 """Query that returns true if a hub has links, or had links within the last half minute. Behind a
 pooler, this is the only sign of a running hub."""
-_LOCKED = "SET LOCAL lock_timeout = '5s'"
-"""Wait long enough for PostgreSQL's own vacuum, which releases its lock after a second."""
+_LOCK_TIMEOUT_SQL = "SET LOCAL lock_timeout = '5s'"
+"""Statement that limits each wait for a lock to 5 s. This is long enough for PostgreSQL's own
+vacuum, which releases its lock after a second."""
 
 
 class _PostgresSide:
@@ -74,13 +75,13 @@ def open_postgres_side(
         with connections.convert_errors(), closing(connections.connect()) as connection:
             connection.execute("BEGIN")
             if _is_hub_running(connection, options):
-                raise make_in_use(connections.name)
-            connection.execute(_LOCKED)
+                raise make_in_use_error(connections.name)
+            connection.execute(_LOCK_TIMEOUT_SQL)
             names = ", ".join(table.name for table in tables)
             try:
                 connection.execute(f"LOCK TABLE {names} IN EXCLUSIVE MODE".encode())
             except psycopg.errors.LockNotAvailable as error:
-                raise make_in_use(connections.name) from error
+                raise make_in_use_error(connections.name) from error
             yield _PostgresSide(connections.name, connection)
     except psycopg.Error as error:
         text = " ".join(str(error).split())
@@ -89,7 +90,7 @@ def open_postgres_side(
 
 def _is_hub_running(connection: Connection, options: DatabaseOptions) -> bool:
     if options.pooled and options.direct is None:
-        ((runs,),) = connection.execute(_HAD_LINKS, (time.time(),)).fetchall()
+        ((runs,),) = connection.execute(_HAD_LINKS_SQL, (time.time(),)).fetchall()
     else:
         ((runs,),) = connection.execute(_RUNS).fetchall()
     return bool(runs)

@@ -111,8 +111,8 @@ def end_sessions(connections: Connections, stuck: BlockingCause) -> None:
             connection.execute(end_query, ([*stuck.waiting],))
 
 
-def is_still_there(connection: Connection, stuck: BlockingCause) -> bool:
-    """Return True if the transactions that held the lock still exist."""
+def is_still_blocked(connection: Connection, stuck: BlockingCause) -> bool:
+    """Return True if the transactions that blocked the statement still exist."""
     rows: list[Any] = []
     if stuck.blocking:
         rows = connection.execute(_SELECT_HOLDERS, ([*stuck.blocking],)).fetchall()

@@ -53,17 +53,17 @@ class SharedReads:
             raise own_round.error
         return own_round.results[index]
 
-    async def _run(self, operation: Operation, mine: _ReadRound) -> None:
+    async def _run(self, operation: Operation, read_round: _ReadRound) -> None:
         try:
             if (before := self._running.get(operation)) is not None:
                 await before.is_over.wait()
             self._running[operation] = self._next.pop(operation)
-            mine.results = await self._read(lambda db: operation(db, mine.arguments))
-            mine.error = None
+            read_round.results = await self._read(lambda db: operation(db, read_round.arguments))
+            read_round.error = None
         except Exception as error:
-            mine.error = error
+            read_round.error = error
         finally:
             for rounds in (self._next, self._running):
-                if rounds.get(operation) is mine:
+                if rounds.get(operation) is read_round:
                     del rounds[operation]
-            mine.is_over.set()
+            read_round.is_over.set()
