@@ -23,7 +23,7 @@ import fieldagent
 from fieldagent.agent import description as agent_description
 from fieldagent.extensions import NAMES
 from fieldagent.hub import description as hub_description
-from fieldagent.hub.console.passkeys import BROUGHT_BY
+from fieldagent.hub.console.passkeys import INSTALL_COMMAND
 from tests.machine import unavailable
 from tests.processes import PATIENCE, agent, hub, sky
 from tests.shipping.conftest import NO_DEBIAN, ROOT, build, built_version
@@ -268,8 +268,8 @@ def test_hub_without_the_passkey_library_logs_the_install_command(
     with hub(tmp_path, settings, [sys.executable, "-S", str(zipapp)]) as running:
         log = "\n".join(running.output())
     assert "sign-in with a passkey is off: No module named 'webauthn'" in log
-    assert BROUGHT_BY in log
-    assert BROUGHT_BY in (ROOT / "docs/how-to/passkeys.md").read_text()
+    assert INSTALL_COMMAND in log
+    assert INSTALL_COMMAND in (ROOT / "docs/how-to/passkeys.md").read_text()
 
 
 @pytest.mark.full

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-BROUGHT_BY = "pip install --target /usr/local/lib/fieldagent 'webauthn>=2.5,<3'"
+INSTALL_COMMAND = "pip install --target /usr/local/lib/fieldagent 'webauthn>=2.5,<3'"
 BODY = 8_192
 """Largest number of bytes of a passkey's response. The largest response is an RSA key with an
 attestation."""
@@ -55,7 +55,7 @@ def find_missing_library() -> str:
     except ImportError as error:
         return (
             f"sign-in with a passkey is off: {error}; see docs/how-to/passkeys.md, or remove"
-            f" console-address. {BROUGHT_BY} installs it"
+            f" console-address. {INSTALL_COMMAND} installs it"
         )
     return ""
 
@@ -73,15 +73,15 @@ class PasskeyRoutes:
         signed_in = self._authentication.judge(Purpose.READ)
         below = "/console/passkeys"
         return [
-            Route("POST", f"{below}/sign-in", self.ask),
+            Route("POST", f"{below}/sign-in", self.answer_sign_in_options),
             Route("POST", f"{below}/session", self.sign_in, body=BODY),
             Route("GET", below, self.list, judge=signed_in),
-            Route("POST", f"{below}/new", self.ask_new, judge=signed_in),
+            Route("POST", f"{below}/new", self.answer_creation_options, judge=signed_in),
             Route("POST", below, self.add, judge=signed_in, body=BODY),
             Route("DELETE", f"{below}/{{number}}", self.remove, judge=signed_in),
         ]
 
-    async def ask(self, request: Request) -> Response:
+    async def answer_sign_in_options(self, request: Request) -> Response:
         """Return the options with which a browser authenticates a user (WebAuthn, section 5.5)."""
         return _make_json(await self._passkeys.sign_in_options())
 
@@ -97,7 +97,7 @@ class PasskeyRoutes:
         """Return the caller's own passkeys."""
         return make_json_response({"passkeys": await self._passkeys.list_passkeys(caller.member)})
 
-    async def ask_new(self, request: Request, caller: Caller) -> Response:
+    async def answer_creation_options(self, request: Request, caller: Caller) -> Response:
         """Return the options with which a browser creates a passkey (WebAuthn, section 5.4)."""
         _check_signed_in_here(caller)
         return _make_json(await self._passkeys.make_options(caller.member, caller.name))

@@ -65,7 +65,7 @@ async def count_nothing(imei: str, session: str, size: int) -> None:
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """Result of a call to the operator. DOUBTFUL: the request was sent, but no response arrived.
-    REFUSED: the operator never sends ring alerts, so REFUSED is never the result for a message.
+    REFUSED: the operator does not support ring alerts. A message never has this result.
     """
 
     outcome: Outcome

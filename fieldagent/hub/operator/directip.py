@@ -63,8 +63,8 @@ CONNECTIONS = 64
 """Largest number of simultaneous connections from gateways."""
 REFUSAL_DELAY_S = 0.5
 """Seconds before the hub closes the connection of an unknown caller."""
-STRANGERS_NAMED = 100
-"""Largest number of forbidden addresses that the hub logs. Each address is logged once."""
+LOGGED_ADDRESSES_MAX = 100
+"""Largest number of different forbidden addresses that the hub logs, each once."""
 
 
 _M, _D, _A, _G = Scope.MESSAGE, Scope.DEVICE, Scope.ACCOUNT, Scope.GATEWAY
@@ -146,12 +146,12 @@ async def serve_directip(
     confirms a message, the message is on disk. If the gateway gets no confirmation, it repeats the
     message. Closes `listeners`.
     """
-    door = _ConnectionLimit(
+    connections = _ConnectionLimit(
         take_in, record_modem_session, count_session, allowed_networks, note_fault
     )
     served = [trio.SocketListener(trio.socket.from_stdlib_socket(each)) for each in listeners]
-    with door.unproved.pace.measure_work():
-        await trio.serve_listeners(door.enter, served, task_status=task_status)  # type: ignore[arg-type]
+    with connections.unproved.pace.measure_work():
+        await trio.serve_listeners(connections.enter, served, task_status=task_status)  # type: ignore[arg-type]
 
 
 class _ConnectionLimit:
@@ -209,7 +209,7 @@ class _ConnectionLimit:
             await stream.send_all(encode_mo_confirmation(confirmed))
 
     async def _refuse(self, address: str) -> None:
-        if len(self._logged_sources) < STRANGERS_NAMED and address not in self._logged_sources:
+        if len(self._logged_sources) < LOGGED_ADDRESSES_MAX and address not in self._logged_sources:
             self._logged_sources.add(address)
             log.error("%s may not deliver MO messages: directip-allow does not name it", address)
         # The delay limits the cost of repeated connections from one caller.

@@ -63,7 +63,7 @@ class WebhookPost:
     delivery: Delivery
     """The delivery. For a batch, its body is the array."""
     claimed_until: float
-    """Unix time when the claim ends. From this time, the process recognises its own claim."""
+    """Unix time when the claim ends. The process recognises its own claim by this value."""
     raises: bool
     """True if the item raises an incident. The timeline of the incident then shows which webhooks
     have accepted the item."""
@@ -80,9 +80,9 @@ class PostResult(NamedTuple):
     now: float
     not_made: Sequence[WebhookPost] = ()
     """Requests of the same claim that are not sent now."""
-    up_again: bool = False
-    """True if the webhook was down before. All requests that wait for their next attempt then
-    become due."""
+    is_recovered: bool = False
+    """True if the webhook was down before this success. All requests that wait for their next
+    attempt then become due."""
 
 
 _SELECT_FIRST = (
@@ -111,8 +111,8 @@ def list_oldest(db: Db) -> list[Lane]:
 
 
 def list_failing(db: Db) -> dict[int, float]:
-    """Return the webhooks that have had no success since their last failure. Each has the Unix time
-    until which it wants no requests.
+    """Return the webhooks that have had no success since their last failure. Each is mapped to the
+    Unix time until which it wants no requests.
     """
     rows = db.execute(
         "SELECT id, quiet_until FROM webhook WHERE failing_since IS NOT NULL AND disabled IS NULL"
@@ -402,7 +402,7 @@ def _record_handovers(
         " WHEN disabled IS NULL THEN '' ELSE reason END WHERE id = ? AND failing_since IS NOT NULL",
         webhook,
     )
-    if any(end.up_again for end in ends):
+    if any(end.is_recovered for end in ends):
         # Requests that were never tried are not delayed. Escalations are an exception, because they
         # wait until they are due.
         db.execute(

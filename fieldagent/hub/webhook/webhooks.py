@@ -100,14 +100,14 @@ class _Posts:
             next_due = 0.0
             runs: list[tuple[WebhookPost, ...]] = []
             with log_once():
-                next_due, runs = await self.due()
+                next_due, runs = await self.claim_due_runs()
             for posts in runs:
                 self.count(posts[0], 1)
                 nursery.start_soon(waits.run_to_the_end, partial(self.carry_out, posts))
             with self.pause:
                 await idle.wait_until_due(any_write, next_due - self.clock(), news=news)
 
-    async def due(self) -> tuple[float, list[tuple[WebhookPost, ...]]]:
+    async def claim_due_runs(self) -> tuple[float, list[tuple[WebhookPost, ...]]]:
         """Return the Unix time when the next request is due, and the runs that this process has
         claimed.
         """
@@ -159,7 +159,7 @@ class _Posts:
         """
         flow, now = self.flows.get_flow(post.webhook.id), self.clock()
         if result.outcome is HandoverOutcome.HANDED:
-            return PostResult(post, result, now, up_again=flow.record_success())
+            return PostResult(post, result, now, is_recovered=flow.record_success())
         flow.record_failure(now, random.random())
         return PostResult(post, result, now, unsent_posts)
 
