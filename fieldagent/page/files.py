@@ -121,7 +121,7 @@ async def _serve_one_file(package: str, name: str, request: Request) -> Response
 async def _serve_index(
     policy: str,
     package: str,
-    path_words: Collection[str],
+    path_keywords: Collection[str],
     early_texts: Collection[str],
     request: Request,
     **parts: str,
@@ -130,8 +130,8 @@ async def _serve_index(
     not allowed.
     """
     for name, each in parts.items():
-        is_there = each.isascii() and each.isdigit() if name == "id" else each in path_words
-        if not is_there:
+        is_allowed = each.isascii() and each.isdigit() if name == "id" else each in path_keywords
+        if not is_allowed:
             raise Problem(404, f"the page has no {each[:40]!r}")
     language = choose_language(request.headers.get("accept-language", ""), LANGUAGES)
     texts = read_catalogue(package, language).get("texts", {}) if early_texts else {}

@@ -16,9 +16,9 @@ from fieldagent.system.data_files import read_data
 
 def translate_templates(language: str) -> bytes:
     """Return the translations of all templates into a language, as JSON."""
-    words_by_form: dict[str, dict[str, str]] = {}
+    texts_by_form: dict[str, dict[str, str]] = {}
     for name in ("words.json", "hub_words.json"):
         with suppress(OSError):
-            words_by_form |= json.loads(read_data(__name__, name))
-    form_texts = {form: each[language] for form, each in words_by_form.items()}
+            texts_by_form |= json.loads(read_data(__name__, name))
+    form_texts = {form: each[language] for form, each in texts_by_form.items()}
     return json.dumps(form_texts, ensure_ascii=False, separators=(",", ":")).encode()
