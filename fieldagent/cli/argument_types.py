@@ -95,7 +95,7 @@ def read_minute(text: str) -> int:
     return int(hour) * 60 + int(minute)
 
 
-def wait(text: str) -> int:
+def read_wait(text: str) -> int:
     """Parse a duration such as 90s, 5m or 2h, from 10 s to a week, and return its seconds. Raises
     ValueError for any other text.
     """
@@ -105,11 +105,11 @@ def wait(text: str) -> int:
     return seconds
 
 
-wait.__name__ = "a time such as 30s, 5m or 2h, from 10s to 168h"
+read_wait.__name__ = "a time such as 30s, 5m or 2h, from 10s to 168h"
 read_minute.__name__ = "a time of day such as 18:00"
 
 
-def number(text: str) -> int:
+def read_row_id(text: str) -> int:
     """Parse the id of a database row, of at most 18 digits. Raises ValueError for any other
     text.
     """
@@ -118,7 +118,7 @@ def number(text: str) -> int:
     return int(text)
 
 
-number.__name__ = "a number that `list` shows"
+read_row_id.__name__ = "a number that `list` shows"
 
 
 def read_credit_count(text: str) -> int:
@@ -178,13 +178,13 @@ TYPES: Mapping[str, Callable[[str], Any]] = {
     "duration": read_duration,
     "int": read_integer,
     "minute": read_minute,
-    "number": number,
+    "number": read_row_id,
     "pairs": read_pairs,
     "path": Path,
     "port": port,
     "positive": read_positive,
     "seconds": read_seconds,
     "setting": read_setting,
-    "wait": wait,
+    "wait": read_wait,
 }
 """Types by their names in a table of commands."""

@@ -85,8 +85,8 @@ class CommandParser(argparse.ArgumentParser):
             raise argparse.ArgumentError(action, f"unknown value {value!r}; {choice}")
 
     def _find_deeper(self, word: str) -> str:
-        """Return the full words of the commands one level deeper that are called `word`, if there
-        are few.
+        """Return a hint with the full names of the commands at lower levels that are called `word`.
+        Return an empty text if there is none, or if there are more than three.
         """
         paths = {" ".join(each[: each.index(word) + 1]) for each in self.deeper if word in each[1:]}
         path_names = " or ".join(repr(each) for each in sorted(paths))

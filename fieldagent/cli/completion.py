@@ -50,9 +50,9 @@ def _format_cases(tree: Sequence[Command], offer: str, of_files: str) -> Iterato
     yield "    esac"
 
 
-def _walk(tree: Sequence[Command], words: str, current: str) -> Iterator[str]:
-    """Yield another common part: a loop over the words from `i` up to the current word, which finds
-    the subcommand of each word.
+def _format_loop(tree: Sequence[Command], words: str, current: str) -> Iterator[str]:
+    """Yield another part that the scripts for bash and zsh have in common: a loop over the words
+    from `i` up to the current word, which finds the subcommand of each word.
     """
     yield f"    for ((; i < {current}; i++)); do"
     yield f'        case "$at ${{{words}[i]}}" in'
@@ -71,7 +71,7 @@ def _format_bash(tree: Sequence[Command]) -> Iterator[str]:
     yield "    local at='' i=1 word=${COMP_WORDS[COMP_CWORD]}"
     yield "    local previous=${COMP_WORDS[COMP_CWORD - 1]}"
     yield "    [[ $COMP_CWORD -gt 1 && ${COMP_WORDS[1]} == help ]] && i=2"
-    yield from _walk(tree, "COMP_WORDS", "COMP_CWORD")
+    yield from _format_loop(tree, "COMP_WORDS", "COMP_CWORD")
     yield "    COMPREPLY=()"
     yield from _format_cases(tree, "COMPREPLY=($(compgen -W '{}' -- \"$word\"))", ":")
     yield "}"
@@ -84,7 +84,7 @@ def _format_zsh(tree: Sequence[Command]) -> Iterator[str]:
     yield "_fieldagent() {"
     yield "    local at='' i=2 previous=${words[CURRENT - 1]}"
     yield "    [[ $CURRENT -gt 2 && ${words[2]} == help ]] && i=3"
-    yield from _walk(tree, "words", "CURRENT")
+    yield from _format_loop(tree, "words", "CURRENT")
     yield from _format_cases(tree, "compadd -- {} || _files", "_files")
     yield "}"
     yield "# Called by the completion where this is one of its files; read by .zshrc otherwise."

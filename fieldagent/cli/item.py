@@ -17,7 +17,7 @@ from fieldagent.package.reading import ITEM_BYTES_MAX
 from fieldagent.system.exit_codes import USAGE
 
 
-def _message(arguments: argparse.Namespace) -> dict[str, Any]:
+def _make_message(arguments: argparse.Namespace) -> dict[str, Any]:
     """Return the body of a message. Raises CallFailed if its text is empty."""
     content = sys.stdin.read() if arguments.content == "-" else arguments.content
     if not content:
@@ -121,7 +121,7 @@ def _read_position(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 BODY_MAKERS = {
-    "message": _message,
+    "message": _make_message,
     "location": _make_location,
     "waypoint": _make_waypoint,
     "data": _make_file_item,

@@ -197,7 +197,7 @@ def test_push_gives_up_after_its_patience(
     )
 
     def fail(*_: object) -> str:
-        raise hub_push._Trouble("it fails", unreached=unreached)
+        raise hub_push._AttemptFailed("it fails", unreached=unreached)
 
     monkeypatch.setattr(hub_push, "_attempt", fail)
     with pytest.raises(CallFailed, match="it fails; stopped after"):

@@ -66,7 +66,7 @@ def send_command(arguments: argparse.Namespace, hub: HubSettings, store: Store) 
         lambda db: compute_cost(db, kit.device, number, _make_sample(command), time.time())
     )
     price = _format_price(estimate, hub, None if delta is None else delta.cost)
-    _ask_for_agreement(arguments, estimate, price)
+    _confirm_price(arguments, estimate, price)
     # Do not wait for an answer if the kit has no link.
     grace = float(hub.satellite_grace) if estimate.linked else 0.0
     order = CommandToSend(
@@ -182,7 +182,7 @@ def _format_price(estimate: CommandCost, hub: HubSettings, delta: DeltaCost | No
     return f"over satellite {format_count(all_of_it, 'credit')}{money}: {size}{left_text}"
 
 
-def _ask_for_agreement(arguments: argparse.Namespace, estimate: CommandCost, price: str) -> None:
+def _confirm_price(arguments: argparse.Namespace, estimate: CommandCost, price: str) -> None:
     """Ask the user to confirm the price. Raises Refused if the user does not."""
     if not is_paid(estimate, arguments.by or "") or arguments.yes:
         return

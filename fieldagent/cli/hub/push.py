@@ -100,7 +100,7 @@ def _make_headers(arguments: argparse.Namespace) -> dict[str, str]:
     }
 
 
-class _Trouble(Exception):
+class _AttemptFailed(Exception):
     """Error: an attempt failed, but another attempt may succeed."""
 
     def __init__(self, reason: str, wait: float | None = None, *, unreached: bool = False) -> None:
@@ -123,7 +123,7 @@ def _send_until_accepted(
             attempts += 1
             try:
                 return attempts, _attempt(arguments, body, headers)
-            except _Trouble as trouble:
+            except _AttemptFailed as trouble:
                 reason, wait = str(trouble), trouble.wait
                 has_responded = has_responded or not trouble.unreached
             patience = arguments.patience
@@ -158,7 +158,7 @@ def _attempt(arguments: argparse.Namespace, body: bytes, headers: dict[str, str]
         answer = _post(arguments, body, headers)
     except (OSError, HTTPException) as error:
         reason = tls.describe_fault(error, "--ca-file") or describe_reason(error)
-        raise _Trouble(
+        raise _AttemptFailed(
             f"no hub answers at {arguments.hub} ({reason}): check that it runs, and check --hub",
             unreached=True,
         ) from None
@@ -166,14 +166,14 @@ def _attempt(arguments: argparse.Namespace, body: bytes, headers: dict[str, str]
         # The sign-in page for guests, or a page of another server, also has status 200.
         if location := answer.headers.get("Location"):
             return location
-        raise _Trouble(
+        raise _AttemptFailed(
             f"the server at {arguments.hub} is not a hub: check --hub, and check whether this"
             " network needs a sign-in"
         )
     failure = describe_failure(answer.status, answer.body)
     if answer.status != 429 and answer.status < 500:
         raise CallFailed(failure, REFUSED)
-    raise _Trouble(failure, parse_delay(answer.headers.get("Retry-After", "")))
+    raise _AttemptFailed(failure, parse_delay(answer.headers.get("Retry-After", "")))
 
 
 def _post(arguments: argparse.Namespace, body: bytes, headers: dict[str, str]) -> RawAnswer:

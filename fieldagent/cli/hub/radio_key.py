@@ -54,7 +54,7 @@ def _change(
         return workspace, but, lost_device, _compute_price(db, workspace, arguments, LAST, without)
 
     workspace, but, lost_device, estimate = store.run_once(find)
-    bearer = _ask_for_agreement(arguments, estimate, hub)
+    bearer = _confirm_price(arguments, estimate, hub)
 
     def start_change(db: Db) -> Row:
         now = time.time()
@@ -98,7 +98,7 @@ def _format_credits(estimate: KeyPrice, hub: HubSettings) -> str:
     return f" ({format_count(estimate.credits, 'credit')}{money} at most, with all answers)"
 
 
-def _ask_for_agreement(arguments: argparse.Namespace, estimate: KeyPrice, hub: HubSettings) -> str:
+def _confirm_price(arguments: argparse.Namespace, estimate: KeyPrice, hub: HubSettings) -> str:
     """Ask the user to confirm the price, and return the bearer to use. Raises Refused if the user
     does not confirm.
     """
@@ -187,7 +187,7 @@ def ask(arguments: argparse.Namespace, hub: HubSettings, store: Store) -> Result
         return device, _compute_price(db, workspace, arguments, 1, others)
 
     device, estimate = store.run_once(find)
-    bearer = _ask_for_agreement(arguments, estimate, hub)
+    bearer = _confirm_price(arguments, estimate, hub)
     store.run_once(lambda db: radio_key.ask_again(db, device, bearer, now=time.time()))
     return {"id": device, "cost": _format_price(estimate, hub)}
 

@@ -128,12 +128,12 @@ def _list_for_signature(file: Path, device: str) -> dict[str, str]:
     }
 
 
-def sign(file: Path, key: Path, *how: str) -> None:
-    """Sign the file with minisign. `how` contains further options. Raises Refused if minisign is
-    missing or fails.
+def sign(file: Path, key: Path, *options: str) -> None:
+    """Sign the file with minisign. `options` are further command-line options. Raises Refused if
+    minisign is missing or fails.
     """
     try:
-        signing = subprocess.run(["minisign", "-Sm", file, "-s", key, *how])
+        signing = subprocess.run(["minisign", "-Sm", file, "-s", key, *options])
     except FileNotFoundError:
         raise Refused("minisign is not installed: install it, or sign on another machine") from None
     if signing.returncode:

@@ -76,7 +76,7 @@ def _check_as_agent(settings: Settings) -> Iterator[Finding]:
         yield from _list_findings(settings)
 
 
-def _reserve(limit: int, reserve: int | None) -> Finding:
+def _check_reserve(limit: int, reserve: int | None) -> Finding:
     kept = compute_sos_reserve(limit, reserve)
     text = f"satellite: {kept} of {format_count(limit, 'credit')} a day are reserved for an SOS"
     if not kept:
@@ -101,7 +101,7 @@ def _list_findings(settings: Settings) -> Iterator[Finding]:
     if settings.satellite_port is not None and "satellite-port" not in moved:
         yield from _check_satellite(settings, settings.satellite_port, running)
     if settings.satellite_port is not None and settings.satellite_credits_per_day is not None:
-        yield _reserve(settings.satellite_credits_per_day, settings.satellite_sos_reserve)
+        yield _check_reserve(settings.satellite_credits_per_day, settings.satellite_sos_reserve)
     yield from _check_devices(settings, running, moved)
     yield from _check_healing(settings)
     if settings.hub_address is not None:

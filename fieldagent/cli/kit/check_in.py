@@ -21,7 +21,7 @@ def check_in(arguments: argparse.Namespace) -> int:
     return finish(arguments, call(arguments.port, "POST", "/api/check-in", body).body)
 
 
-def check_in_line(record: dict[str, Any] | None) -> list[str]:
+def format_check_in(record: dict[str, Any] | None) -> list[str]:
     """Return the line about the check-in for `fieldagent status`, or an empty list if there is no
     check-in.
     """

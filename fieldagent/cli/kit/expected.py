@@ -7,7 +7,7 @@ from typing import Any
 from fieldagent.system.wording import format_count, format_duration
 
 
-def begin_in_words(cost: dict[str, Any]) -> list[str]:
+def describe_start(cost: dict[str, Any]) -> list[str]:
     """If a Package begins later on a channel, return a line with the delay and its reason.
     Otherwise return an empty list.
     """

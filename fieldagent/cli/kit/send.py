@@ -10,7 +10,7 @@ from typing import Any
 from fieldagent.cli.item import make_item
 from fieldagent.cli.kit import addressee
 from fieldagent.cli.kit.answer import make_calling, show
-from fieldagent.cli.kit.expected import begin_in_words, describe_forecast, describe_turns
+from fieldagent.cli.kit.expected import describe_forecast, describe_start, describe_turns
 from fieldagent.kit.local_http import CallFailed, call
 from fieldagent.system.exit_codes import NO_PERSON, OF_STATUS, OK
 from fieldagent.system.terminal import escape_line, format_state
@@ -66,7 +66,7 @@ def _estimate(arguments: argparse.Namespace, body: dict[str, Any]) -> int:
             lines.append(f"{channel}: {escape_line(cost['reason'])}")
             continue
         lines.append(f"{channel}: {format_count(cost['parts'], 'part')}, {_format_cost(cost)}")
-        lines += begin_in_words(cost)
+        lines += describe_start(cost)
         lines += describe_forecast(cost.get("expected"))
     lines += describe_turns(costs["channels"])
     show(arguments, costs, "\n".join(lines) or "none of its channels is configured")

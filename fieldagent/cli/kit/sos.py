@@ -35,7 +35,7 @@ def run_sos(arguments: argparse.Namespace) -> int:
     if arguments.take is not None:
         return _take_over(arguments)
     if arguments.words:
-        return _print_words(arguments)
+        return _print_canned_texts(arguments)
     if arguments.answer:
         return _send_answer(arguments)
     return _raise(arguments)
@@ -164,7 +164,7 @@ def _send_answer(arguments: argparse.Namespace) -> int:
     return OK
 
 
-def _print_words(arguments: argparse.Namespace) -> int:
+def _print_canned_texts(arguments: argparse.Namespace) -> int:
     titles = {
         "raised": canned.SOS_REASONS,
         "fromKit": canned.KIT_TEXTS,

@@ -91,7 +91,7 @@ class _Tracker:
     """Time (`time.monotonic`) of the last query for the states of the channels."""
     _reported_at: float = -math.inf
     """Time of the last report of the interval to the agent."""
-    _call_again: float = -math.inf
+    _next_call_at: float = -math.inf
     """Time (`time.monotonic`) of the next attempt to reach an agent that was down."""
 
     def run(self) -> NoReturn:
@@ -141,17 +141,17 @@ class _Tracker:
     def _process_fix(self, fix: Fix) -> None:
         self.track.add_fix(fix)
         # While the agent is down, continue to read fixes. Otherwise old fixes would be read later.
-        if time.monotonic() < self._call_again:
+        if time.monotonic() < self._next_call_at:
             return
         try:
-            self._exchange_pace()
+            self._exchange_interval()
             if self.track.is_due(costly=False) and (
                 self.arguments.batch is not None or self.track.is_due(costly=self._is_costly())
             ):
                 self._post(fix)
         except CallFailed as failed:
             self._print_line("agent", str(failed))
-            self._call_again = time.monotonic() + RETRY_S
+            self._next_call_at = time.monotonic() + RETRY_S
 
     def _post(self, fix: Fix) -> None:
         body = self._make_body(fix)
@@ -173,9 +173,9 @@ class _Tracker:
         shown_answer = {**answer, "location": body["location"]}
         print(json.dumps(shown_answer) if self.arguments.json else escape_lines(text), flush=True)
 
-    def _exchange_pace(self) -> None:
-        """Report the interval to the agent, which shows it on its page. Use the interval that a
-        person has selected on the page.
+    def _exchange_interval(self) -> None:
+        """Report the current interval to the agent, which shows it on its page. If a person has
+        selected another interval on the page, use that interval.
         """
         now = time.monotonic()
         if now - self._reported_at < REPORT_INTERVAL_S:

@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import quote
 
 from fieldagent.cli.kit.answer import make_calling, show
-from fieldagent.cli.kit.check_in import check_in_line
+from fieldagent.cli.kit.check_in import format_check_in
 from fieldagent.cli.kit.expected import format_forecast
 from fieldagent.cli.kit.sent import TEXT_CHARACTERS_MAX, format_content, format_holders
 from fieldagent.cli.kit.sos import format_heard, format_incident
@@ -100,11 +100,11 @@ def queue(arguments: argparse.Namespace) -> int:
         waiting = call(arguments.port, "GET", waiting["next"]).body
         packages += waiting["packages"]
     waiting["packages"] = packages
-    show(arguments, waiting, "\n".join(_queue_lines(packages)))
+    show(arguments, waiting, "\n".join(_format_queue(packages)))
     return OK
 
 
-def _queue_lines(packages: list[dict[str, Any]]) -> list[str]:
+def _format_queue(packages: list[dict[str, Any]]) -> list[str]:
     if not packages:
         return ["nothing waits"]
     lines = [f"{'id':>10}  {'kind':<8}  {'priority':>8}  {'since':<20}  channels, text"]
@@ -131,7 +131,7 @@ def _list_waits(package: dict[str, Any]) -> list[str]:
     ]
 
 
-def _track_lines(track: dict[str, Any]) -> list[str]:
+def _format_track(track: dict[str, Any]) -> list[str]:
     lines = []
     if track["chosenInterval"] is not None:
         lasts = format_duration(track["chosenInterval"])
@@ -148,7 +148,7 @@ def print_status(arguments: argparse.Namespace) -> int:
     """Print the agent's state. An SOS comes first. Each channel is shown with its forecast."""
     answer = call(arguments.port, "GET", "/api/status").body
     lines = _format_sos(answer["sos"])
-    lines += check_in_line(answer["checkIn"])
+    lines += format_check_in(answer["checkIn"])
     lines.append(f"fieldagent {answer['version']}, up for {int(answer['uptime'])} s")
     if answer["journal"]["full"]:
         lines.append("the disk is full: the agent waits until you free space")
@@ -162,10 +162,10 @@ def print_status(arguments: argparse.Namespace) -> int:
             " since"
             " the start: connect a network or a GPS receiver (gpsd), or set the clock"
         )
-    lines += _track_lines(answer["track"])
+    lines += _format_track(answer["track"])
     forecasts = _fetch_forecasts(arguments.port)
     for name, channel in answer["channels"].items():
-        lines += _channel_lines(name, channel)
+        lines += _format_channel(name, channel)
         if name in forecasts and channel["configured"]:
             lines += format_forecast(forecasts[name])
     lines += [escape_line(notice) for notice in answer["notices"]]
@@ -192,7 +192,7 @@ def _format_sos(sos: dict[str, Any]) -> list[str]:
     return [escape_line(each) for each in (*own, *map(format_heard, sos["heard"]))]
 
 
-def _channel_lines(name: str, channel: dict[str, Any]) -> list[str]:
+def _format_channel(name: str, channel: dict[str, Any]) -> list[str]:
     if not channel["configured"]:
         return [f"{name}: not configured"]
     signal = "unknown" if channel["signal"] is None else f"{channel['signal']} of 5"
