@@ -136,7 +136,9 @@ def _emit(line: str) -> None:
     print(f"[kit] {escape_line(line)}", flush=True)
 
 
-async def _run(settings: Settings, bench: Bench, hub: DemoHub | None, asks: StopRequests) -> None:
+async def _run(
+    settings: Settings, bench: Bench, hub: DemoHub | None, stop_requests: StopRequests
+) -> None:
     async with trio.open_nursery() as nursery:
         await nursery.start(bench.port.run)
         if hub is not None:
@@ -148,7 +150,7 @@ async def _run(settings: Settings, bench: Bench, hub: DemoHub | None, asks: Stop
             no_signals.close()
             await nursery.start(serve, hub.settings, hub.store, _emit, nothing)
         async with trio.open_nursery() as inner:
-            port = await inner.start(_run_agent, settings, asks, inner.cancel_scope)
+            port = await inner.start(_run_agent, settings, stop_requests, inner.cancel_scope)
             without_curl = "" if shutil.which("curl") else WITHOUT_CURL.format(port=port)
             print(WELCOME.format(port=port, without_curl=without_curl), flush=True)
             if hub is not None:
@@ -161,9 +163,9 @@ async def _run(settings: Settings, bench: Bench, hub: DemoHub | None, asks: Stop
 
 async def _run_agent(
     settings: Settings,
-    asks: StopRequests,
+    stop_requests: StopRequests,
     all_of_it: trio.CancelScope,
     task_status: trio.TaskStatus[int],
 ) -> None:
-    await agent.run(settings, _emit, asks, task_status=task_status)
+    await agent.run(settings, _emit, stop_requests, task_status=task_status)
     all_of_it.cancel()

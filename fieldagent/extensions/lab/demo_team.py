@@ -84,7 +84,7 @@ def _make_kit_settings(
     return parse(text, home / f"{NAMES[number]}.properties")
 
 
-async def _run(kits: Sequence[Settings], loss: int, asks: StopRequests) -> None:
+async def _run(kits: Sequence[Settings], loss: int, stop_requests: StopRequests) -> None:
     """Run the kits. When one of them ends, end the others too."""
     async with trio.open_nursery() as nursery:
         tell_channels, pages = [], []
@@ -96,7 +96,7 @@ async def _run(kits: Sequence[Settings], loss: int, asks: StopRequests) -> None:
         page_list = "\n".join(f"  {name:<5} http://127.0.0.1:{port}/" for name, port in pages)
         values = {"count": len(kits), "loss": loss, "pages": page_list, "port": pages[0][1]}
         print(WELCOME.format(**values), flush=True)
-        async for number in asks:
+        async for number in stop_requests:
             for stop_signals in tell_channels:
                 stop_signals.send_nowait(number)
             break
@@ -104,8 +104,10 @@ async def _run(kits: Sequence[Settings], loss: int, asks: StopRequests) -> None:
         # signal and ends properly.
 
 
-async def _run_one(kit: Settings, asks: StopRequests, task_status: trio.TaskStatus[int]) -> None:
+async def _run_one(
+    kit: Settings, stop_requests: StopRequests, task_status: trio.TaskStatus[int]
+) -> None:
     def emit(line: str) -> None:
         print(f"[{kit.state_directory.name}] {escape_line(line)}", flush=True)
 
-    await agent.run(kit, emit, asks, task_status=task_status)
+    await agent.run(kit, emit, stop_requests, task_status=task_status)

@@ -82,13 +82,13 @@ def run_until_stopped(simulate: Callable[[], Awaitable[None]]) -> int:
     print the reason.
     """
 
-    async def cancel_on_signal(asks: StopRequests, scope: trio.CancelScope) -> None:
-        await asks.receive()
+    async def cancel_on_signal(stop_requests: StopRequests, scope: trio.CancelScope) -> None:
+        await stop_requests.receive()
         scope.cancel()
 
-    async def run(asks: StopRequests) -> None:
+    async def run(stop_requests: StopRequests) -> None:
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(cancel_on_signal, asks, nursery.cancel_scope)
+            nursery.start_soon(cancel_on_signal, stop_requests, nursery.cancel_scope)
             await simulate()
             nursery.cancel_scope.cancel()
 
@@ -212,7 +212,7 @@ async def read_typed_lines() -> AsyncIterator[str]:
     rest = b""
     # Read in a thread that can be abandoned. The terminal must remain in blocking mode, because the
     # parent shell uses it too.
-    while piece := await trio.to_thread.run_sync(os.read, 0, 4096, abandon_on_cancel=True):
-        *lines, rest = (rest + piece).split(b"\n")
+    while chunk := await trio.to_thread.run_sync(os.read, 0, 4096, abandon_on_cancel=True):
+        *lines, rest = (rest + chunk).split(b"\n")
         for line in lines:
             yield line.decode("utf-8", "replace")

@@ -140,7 +140,7 @@ class _Run:
         self._plan = Plan(arguments.every, arguments.connect_rate, tuple(arguments.source))
         self._started_at = 0.0
 
-    async def run(self, asks: StopRequests) -> None:
+    async def run(self, stop_requests: StopRequests) -> None:
         """Run the fleet until its time is over or a signal stops it. Fill `report`. Raises
         _NotBegun if the hub refuses the tokens or does not answer.
         """
@@ -153,11 +153,11 @@ class _Run:
             nursery.start_soon(_wait_until_given_up, all_kits, end_event)
             nursery.start_soon(self._show, all_kits)
             with waits.move_on_after(self._seconds):
-                await _wait_for_first(asks, end_event)
+                await _wait_for_first(stop_requests, end_event)
             all_kits.stop()
             with trio.move_on_after(SETTLE_S):
                 async with trio.open_nursery() as waiting:
-                    waiting.start_soon(_cancel_on_signal, asks, waiting.cancel_scope)
+                    waiting.start_soon(_cancel_on_signal, stop_requests, waiting.cancel_scope)
                     await all_kits.wait_until_settled()
                     waiting.cancel_scope.cancel()
             seconds = trio.current_time() - self._started_at
@@ -236,16 +236,16 @@ async def _wait_until_given_up(all_kits: Fleet, end_event: trio.Event) -> None:
     end_event.set()
 
 
-async def _wait_for_first(asks: StopRequests, end_event: trio.Event) -> None:
+async def _wait_for_first(stop_requests: StopRequests, end_event: trio.Event) -> None:
     """Wait until a signal arrives or all kits have given up."""
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(_cancel_on_signal, asks, nursery.cancel_scope)
+        nursery.start_soon(_cancel_on_signal, stop_requests, nursery.cancel_scope)
         await end_event.wait()
         nursery.cancel_scope.cancel()
 
 
-async def _cancel_on_signal(asks: StopRequests, scope: trio.CancelScope) -> None:
-    await asks.receive()
+async def _cancel_on_signal(stop_requests: StopRequests, scope: trio.CancelScope) -> None:
+    await stop_requests.receive()
     scope.cancel()
 
 

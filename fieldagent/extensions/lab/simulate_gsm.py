@@ -14,7 +14,7 @@ from typing import NoReturn
 import trio
 
 from fieldagent.extensions.lab.simulate import link_to, read_typed_lines, run_until_stopped
-from fieldagent.extensions.lab.simulator.commands import BadCommand, number_in
+from fieldagent.extensions.lab.simulator.commands import BadCommand, read_number
 from fieldagent.extensions.lab.simulator.gsm_modem import DS, SimulatedGsmModem, format_sent
 from fieldagent.extensions.lab.simulator.pty_port import open_pty
 from fieldagent.system.terminal import escape_line
@@ -161,15 +161,15 @@ def run_command(port: GsmPort, line: str) -> str:
         case "report":
             return _report(port.modem, rest)
         case "later":
-            port.ahead += 3_600 * number_in(rest, 0, 100_000, "hours")
+            port.ahead += 3_600 * read_number(rest, 0, 100_000, "hours")
         case "refuse":
-            faults.refuse.append(number_in(rest, 0, 65_535, "an error"))
+            faults.refuse.append(read_number(rest, 0, 65_535, "an error"))
         case "lose":
             faults.lose_reply += 1
         case "garble":
             faults.garble_reply += 1
         case "noise":
-            faults.garble_listed += number_in(rest or "1", 1, 100, "times")
+            faults.garble_listed += read_number(rest or "1", 1, 100, "times")
         case "stuck":
             faults.stuck += 1
         case "undelivered":

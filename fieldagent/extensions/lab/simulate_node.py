@@ -22,7 +22,7 @@ from fieldagent.extensions.lab.simulator.air import (
     SharedAir,
     read_topology,
 )
-from fieldagent.extensions.lab.simulator.commands import BadCommand, number_in
+from fieldagent.extensions.lab.simulator.commands import BadCommand, read_number
 from fieldagent.extensions.lab.simulator.companion import SimulatedCompanion
 from fieldagent.extensions.lab.simulator.lora import LoraAir
 from fieldagent.extensions.lab.simulator.meshcore import SimulatedMeshcore
@@ -264,12 +264,12 @@ def _set_battery(nodes: Nodes, arguments: list[str]) -> str:
     if len(arguments) != 2:
         raise BadCommand("battery N and its per cent, or of a meshcore-kiss board its millivolts")
     if isinstance(board, SimulatedNode):
-        percent = number_in(arguments[1], 0, 100, "per cent")
+        percent = read_number(arguments[1], 0, 100, "per cent")
         nodes.drain(socket, percent)
         return f"the battery of node {arguments[0]} has {percent} %"
     if not isinstance(board, SimulatedMeshcore):
         raise BadCommand("only a node or a meshcore-kiss board has a battery that can be set")
-    board.millivolts = number_in(arguments[1], 0, 0xFFFF, "millivolts")
+    board.millivolts = read_number(arguments[1], 0, 0xFFFF, "millivolts")
     return f"the battery of node {arguments[0]} has {board.millivolts} mV"
 
 

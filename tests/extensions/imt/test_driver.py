@@ -291,7 +291,7 @@ async def test_restarted_agent_cancels_a_message_that_has_not_left(
             sky.modem.set_sky(visible=False, bars=0)
             id_ = await k.post()
             await until(lambda: k.outbox.get_unsettled() and k.outbox.get_unsettled().at_modem)  # type: ignore[union-attr]
-            await until(lambda: sky.modem._mo is not None and sky.modem._mo.whole)
+            await until(lambda: sky.modem._mo is not None and sky.modem._mo.is_complete)
         async with agent(sky) as k:
             await until(lambda: sky.modem._mo is None or sky.modem._mo.id == 1)
             sky.modem.set_sky(visible=True, bars=5)
@@ -457,7 +457,7 @@ async def test_sos_replaces_a_message_that_has_not_left(tmp_path: Path, clock: A
         await until(lambda: k.outbox.link.state is LinkState.READY)
         sky.modem.set_sky(visible=False, bars=0)
         first = await k.post()
-        await until(lambda: sky.modem._mo is not None and sky.modem._mo.whole)
+        await until(lambda: sky.modem._mo is not None and sky.modem._mo.is_complete)
         await k.post(**SOS)
         await until(lambda: sky.modem._mo is not None and sky.modem._mo.id == 1)
         sky.modem.set_sky(visible=True, bars=5)
@@ -472,7 +472,7 @@ async def test_sos_without_service_is_never_cancelled(tmp_path: Path, clock: Any
         await until(lambda: k.outbox.link.state is LinkState.READY)
         sky.modem.set_sky(visible=False, bars=0)
         id_ = await k.post(**SOS)
-        await until(lambda: sky.modem._mo is not None and sky.modem._mo.whole)
+        await until(lambda: sky.modem._mo is not None and sky.modem._mo.is_complete)
         await trio.sleep(3 * driver.TRANSIT_MAX_S)
         assert sky.modem._mo is not None
         assert sky.modem._mo.id == 0, "the modem still has the first"
@@ -513,7 +513,7 @@ async def test_modem_that_hangs_with_a_message_is_detected(
         await until(lambda: k.outbox.link.state is LinkState.READY)
         sky.modem.set_sky(visible=False, bars=0)
         id_ = await k.post(**(SOS if urgent else {}))
-        await until(lambda: sky.modem._mo is not None and sky.modem._mo.whole)
+        await until(lambda: sky.modem._mo is not None and sky.modem._mo.is_complete)
         sky.faults.deaf = True
         await until(lambda: k.outbox.link.state is LinkState.ABSENT, within=120)
         sky.faults.deaf = False

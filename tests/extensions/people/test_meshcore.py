@@ -314,7 +314,7 @@ async def test_refusal_by_the_radio_is_reported(tmp_path: Path) -> None:
         radio = there.radio(KIT)
         radio.busy = True
         for _ in range(QUEUE_MAX):
-            radio._mouth.queue_packet([b"x" * 20], trio.current_time())
+            radio._transmitter.queue_packet([b"x" * 20], trio.current_time())
         full = await people.send_text(there.radio(ADA).key.hex(), "hello", 3)
         assert full == TextOutcome(False, "the radio refuses it: its queue or table is full")
 

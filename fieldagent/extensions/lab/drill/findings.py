@@ -163,11 +163,11 @@ def _check(kit: Kit, journal: sqlite3.Connection, hub: sqlite3.Connection) -> No
 def _make_broken_promise(
     kit: Kit, journal: sqlite3.Connection, number: int, what: str
 ) -> BrokenPromise:
-    story = journal.execute(
+    history = journal.execute(
         "SELECT at, channel, event, detail FROM story WHERE sequence = ? ORDER BY number",
         (number,),
     )
-    lines = [(at - START, f"{channel}: {event} {detail}") for at, channel, event, detail in story]
+    lines = [(at - START, f"{channel}: {event} {detail}") for at, channel, event, detail in history]
     lines += [(at, text) for at, text in kit.record.log if str(number) in text or "power" in text]
     trace = "\n".join(f"  {format_clock(at)}  {text}" for at, text in sorted(lines))
     return BrokenPromise(f"{kit.plan.name}: message {number} {what}\n{trace}")

@@ -202,25 +202,25 @@ def _read_values(table: _PlanTable, keys: Mapping[str, _Key], *needed: str) -> d
     members = table.read_all(keys)
     for name in needed:
         if name not in members:
-            raise BadPlan(f"{table.where}{name} is missing: {keys[name].allowed}")
+            raise BadPlan(f"{table.path_prefix}{name} is missing: {keys[name].allowed}")
     return members
 
 
 class _PlanTable:
     def __init__(self, place: str, values: Mapping[str, Any]) -> None:
-        self.where = place
+        self.path_prefix = place
         self.values = values
 
     def read_table(self, key: str) -> _PlanTable:
         value = self.values.get(key, {})
         if not isinstance(value, dict):
-            raise BadPlan(f"{self.where}{key} must be a table: [{key}]")
-        return _PlanTable(f"{self.where}{key}.", value)
+            raise BadPlan(f"{self.path_prefix}{key} must be a table: [{key}]")
+        return _PlanTable(f"{self.path_prefix}{key}.", value)
 
     def read_tables(self, key: str) -> list[dict[str, Any]]:
         value = self.values.get(key, [])
         if not isinstance(value, list) or not all(isinstance(each, dict) for each in value):
-            raise BadPlan(f"{self.where}{key} must be a list of tables: [[{key}]]")
+            raise BadPlan(f"{self.path_prefix}{key} must be a list of tables: [[{key}]]")
         return value
 
     def read_all(
@@ -230,7 +230,7 @@ class _PlanTable:
         unknown = [name for name in self.values if name not in keys and name not in table_keys]
         if unknown:
             allowed = ", ".join([*keys, *table_keys])
-            raise BadPlan(f"{self.where}{unknown[0]} is not a key; known are {allowed}")
+            raise BadPlan(f"{self.path_prefix}{unknown[0]} is not a key; known are {allowed}")
         return {
             key.attribute or name.replace("-", "_"): self._read(name, key)
             for name, key in keys.items()
@@ -242,9 +242,11 @@ class _PlanTable:
         try:
             return key.read(value)
         except BadPlan as bad:
-            raise BadPlan(f"{self.where}{name}.{bad}") from None
+            raise BadPlan(f"{self.path_prefix}{name}.{bad}") from None
         except (ValueError, TypeError, KeyError, AttributeError):
-            raise BadPlan(f"{self.where}{name} must be {key.allowed}, not {value!r}") from None
+            raise BadPlan(
+                f"{self.path_prefix}{name} must be {key.allowed}, not {value!r}"
+            ) from None
 
 
 @dataclass(frozen=True, slots=True)

@@ -253,8 +253,8 @@ def compute_budget(runs: Sequence[DrillRun]) -> dict[str, dict[str, float]]:
     for label, kit in dict.fromkeys((run.label, b.kit) for run in runs for b in run.findings.bills):
         own = [run for run in runs if run.label == label]
         bills = [bill for run in own for bill in run.findings.bills if bill.kit == kit]
-        whole = max(1, int(own[0].plan.days))
-        days = [spent for bill in bills for spent in bill.days[:whole]]
+        day_count = max(1, int(own[0].plan.days))
+        days = [spent for bill in bills for spent in bill.days[:day_count]]
         calls = sum(call.kit == kit for run in own for call in run.findings.calls)
         name = f"{kit}, {label}" if several else kit
         budgets[name] = {f"{share}": compute_percentile(days, share) for share in DAY_PERCENTAGES}

@@ -32,7 +32,7 @@ class OperatorBill:
     for_sos: Counter[int] = field(default_factory=Counter)
     """Credits for each day for MO messages that contain an SOS entry. They are included in
     `bill`."""
-    brought: list[tuple[str, bytes]] = field(default_factory=list)
+    undelivered: list[tuple[str, bytes]] = field(default_factory=list)
     """MO messages that have not been delivered to the hub yet. Each has its id and its bytes."""
     news: trio.Event = field(default_factory=trio.Event)
     sessions: int = 0
@@ -46,7 +46,7 @@ class OperatorBill:
         self.bill[_compute_day()] += compute_credits(len(body))
         if any(entry.sos for entry in decode(body).entries):
             self.for_sos[_compute_day()] += compute_credits(len(body))
-        self.brought.append((f"{imei}-{self.sessions}", body))
+        self.undelivered.append((f"{imei}-{self.sessions}", body))
         self.news.set()
 
     def get_mobile_terminated(self) -> bytes | None:
@@ -70,11 +70,11 @@ class OperatorBill:
     async def deliver_messages(self, host: OperatorHost) -> None:
         """Deliver the waiting MO messages to the hub, until cancelled."""
         while True:
-            while self.brought:
-                name, body = self.brought[0]
+            while self.undelivered:
+                name, body = self.undelivered[0]
                 await host.take_in(self.imei, body, None)
                 await host.count_session(self.imei, name, len(body))
-                self.brought.pop(0)
+                self.undelivered.pop(0)
             self.news = trio.Event()
             await self.news.wait()
 

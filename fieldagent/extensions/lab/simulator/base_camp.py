@@ -95,12 +95,12 @@ class HomeWriter:
                 return True
         return False
 
-    def ask_for_missing(self, sequence: int, count: int, slices: dict[int, bytes]) -> None:
+    def ask_for_missing(self, sequence: int, count: int, fragments: dict[int, bytes]) -> None:
         """Queue a report to the kit about the fragments of an item that have arrived, out of
         `count`.
         """
-        digest = compute_fragments_digest(slices[position] for position in sorted(slices))
-        report = Report(count, frozenset(slices), digest)
+        digest = compute_fragments_digest(fragments[position] for position in sorted(fragments))
+        report = Report(count, frozenset(fragments), digest)
         self._queue_entries([Entry(sequence, report, int(self._clock()))], origin=0)
 
     def _queue_entries(self, entries: list[Entry], origin: int = ORIGIN) -> None:
@@ -127,7 +127,7 @@ class BaseCamp:
         self._keys = keys
         self._writer = HomeWriter(queue, clock, key, mt_bytes)
         self._seen: set[bytes] = set()
-        self._slices: dict[tuple[int, int], dict[int, bytes]] = {}
+        self._fragments: dict[tuple[int, int], dict[int, bytes]] = {}
         self.lose_fragments = 0
         """Number of fragments from the kit that will be lost next."""
         self.received: list[Item] = []
@@ -185,12 +185,12 @@ class BaseCamp:
             self._say(f"{fragment_text}: lost on the way home")
         else:
             self._say(fragment_text)
-            self._slices.setdefault((sequence, part.count), {})[part.index] = part.payload
-        slices = self._slices.get((sequence, part.count), {})
-        if len(slices) == part.count:
-            del self._slices[(sequence, part.count)]
-            self._read(decode(join(slices)))
+            self._fragments.setdefault((sequence, part.count), {})[part.index] = part.payload
+        fragments = self._fragments.get((sequence, part.count), {})
+        if len(fragments) == part.count:
+            del self._fragments[(sequence, part.count)]
+            self._read(decode(join(fragments)))
         elif part.index == part.count - 1:
-            self._writer.ask_for_missing(sequence, part.count, slices)
-            missing = format_count(part.count - len(slices), "fragment")
+            self._writer.ask_for_missing(sequence, part.count, fragments)
+            missing = format_count(part.count - len(fragments), "fragment")
             self._say(f"   {missing} missing: asked the kit to repeat")

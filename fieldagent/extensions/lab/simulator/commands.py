@@ -161,7 +161,7 @@ def _read_position(words: list[str]) -> tuple[float, float]:
     return latitude, longitude
 
 
-def number_in(text: str, low: int, high: int, name: str) -> int:
+def read_number(text: str, low: int, high: int, name: str) -> int:
     """Return the number in a text, which must be from `low` to `high`. Error texts call the number
     `name`. Raises BadCommand for any other text.
     """
@@ -176,8 +176,8 @@ def _set_status(bench: Bench, rest: str) -> str:
     numbers = [argument for argument in arguments if argument not in ("delivered", "unmoved")] or [
         ""
     ]
-    number = number_in(numbers[0], 0, 65, "an MO status")
-    times = number_in(numbers[1], 1, 1000, "times") if len(numbers) > 1 else 1
+    number = read_number(numbers[0], 0, 65, "an MO status")
+    times = read_number(numbers[1], 1, 1000, "times") if len(numbers) > 1 else 1
     sent = find_mo_status(number).verdict is SessionVerdict.SENT
     reaches = sent or delivered
     plan = PlannedStatus(number, delivered=reaches, counted=reaches and not unmoved)
@@ -187,12 +187,12 @@ def _set_status(bench: Bench, rest: str) -> str:
 
 
 def _set_signal(bench: Bench, rest: str) -> str:
-    bench.modem.set_signal(number_in(rest, 0, 5, "signal"))
+    bench.modem.set_signal(read_number(rest, 0, 5, "signal"))
     return f"signal {rest} of 5"
 
 
 def _set_service(bench: Bench, rest: str) -> str:
-    available = bool(number_in(rest, 0, 1, "service"))
+    available = bool(read_number(rest, 0, 1, "service"))
     bench.modem.set_service(available)
     return "the network is there" if available else "no network"
 
@@ -233,26 +233,26 @@ def _lose_fragment(bench: Bench, rest: str) -> str:
 
 
 def _set_baud(bench: Bench, rest: str) -> str:
-    bench.port.baud = number_in(rest, 1200, 921_600, "baud")
+    bench.port.baud = read_number(rest, 1200, 921_600, "baud")
     return f"the modem talks at {rest} baud"
 
 
 def _hang(bench: Bench, rest: str) -> str:
-    bench.modem.faults.deaf = is_on = switch_in(rest)
+    bench.modem.faults.deaf = is_on = read_switch(rest)
     return "the modem answers nothing" if is_on else "the modem answers again"
 
 
 def _set_echo(bench: Bench, rest: str) -> str:
-    bench.modem.faults.stubborn_echo = is_on = switch_in(rest)
+    bench.modem.faults.stubborn_echo = is_on = read_switch(rest)
     return "the modem echoes all commands" if is_on else "echo as ATE sets it"
 
 
 def _set_spacing(bench: Bench, rest: str) -> str:
-    bench.modem.faults.odd_spacing = is_on = switch_in(rest)
+    bench.modem.faults.odd_spacing = is_on = read_switch(rest)
     return "odd spacing" if is_on else "usual spacing"
 
 
-def switch_in(text: str) -> bool:
+def read_switch(text: str) -> bool:
     """Return True for "on" or False for "off". Raises BadCommand for any other text."""
     if text not in ("on", "off"):
         raise BadCommand(f"use on or off, not {text!r}")
@@ -260,7 +260,7 @@ def switch_in(text: str) -> bool:
 
 
 def _set_latency(bench: Bench, rest: str) -> str:
-    bench.port.latency = float(number_in(rest, 0, 600, "latency in seconds"))
+    bench.port.latency = float(read_number(rest, 0, 600, "latency in seconds"))
     return f"a session takes {rest} s"
 
 
@@ -289,7 +289,7 @@ def _cut_hub(bench: Bench, rest: str) -> str:
 
 
 def _set_hub_late(bench: Bench, rest: str) -> str:
-    _get_hub(bench).faults.late = float(number_in(rest, 0, 600, "seconds"))
+    _get_hub(bench).faults.late = float(read_number(rest, 0, 600, "seconds"))
     return f"MT requests are answered after {rest} s"
 
 

@@ -112,7 +112,7 @@ class SimulatedCompanion(LoraBoard):
         """Restart. The clock, the texts for the host and the packets are lost. The settings
         remain.
         """
-        self._mouth.reboot()
+        self._transmitter.reboot()
         self._deframer = wire.CompanionDeframer(wire.TO_RADIO)
         self._output = bytearray()
         self._stored: deque[CompanionText] = deque(maxlen=STORED_TEXTS_MAX)
@@ -134,7 +134,7 @@ class SimulatedCompanion(LoraBoard):
         return b"" if self.mute else data
 
     def tick(self, now: float) -> None:
-        self._mouth.tick(now)
+        self._transmitter.tick(now)
 
     def read_time(self, now: float) -> int:
         """Return the Unix time that the radio's clock shows."""
@@ -168,7 +168,7 @@ class SimulatedCompanion(LoraBoard):
         elif command == CompanionCommand.ASK_TELEMETRY:
             self._ask_telemetry(body[3:], now)
         elif command == CompanionCommand.SEND_ADVERT:
-            self._mouth.queue_packet([self._make_advert(now)], now)
+            self._transmitter.queue_packet([self._make_advert(now)], now)
             self._answer_done()
         elif command == CompanionCommand.NEXT_MESSAGE:
             if self._stored:
@@ -308,7 +308,7 @@ class SimulatedCompanion(LoraBoard):
         floods = contact.path_length < 0
         header = bytes([kind << 2 | (FLOOD if floods else BY_PATH), 0])
         packet = header + contact.key[:1] + self.key[:1] + covered
-        if not self._mouth.queue_packet([packet], now):
+        if not self._transmitter.queue_packet([packet], now):
             self._answer_done(CompanionError.TABLE_FULL)
             return None
         wait = 2.0 + 4 * compute_air_time(LORA, len(packet))
@@ -323,7 +323,7 @@ class SimulatedCompanion(LoraBoard):
             return
         plain = MIXER.pack(time, 0) + f"{self.name}: {text}".encode()
         packet = bytes([_Kind.GROUP_TEXT << 2 | FLOOD, 0, _hash_of(channel)])
-        is_queued = self._mouth.queue_packet([packet + _encrypt(channel.key, plain)], now)
+        is_queued = self._transmitter.queue_packet([packet + _encrypt(channel.key, plain)], now)
         self._answer_done(None if is_queued else CompanionError.TABLE_FULL)
 
     def _make_advert(self, now: float) -> bytes:
@@ -338,7 +338,7 @@ class SimulatedCompanion(LoraBoard):
         """Receive a packet from the air. Repeated packets are ignored. The radio hears nothing
         while it transmits.
         """
-        if self._mouth.is_transmitting or len(packet) < 3 or packet[1]:
+        if self._transmitter.is_transmitting or len(packet) < 3 or packet[1]:
             return
         packet_hash = sha256(packet).digest()[:8]
         if packet_hash in self._seen:
@@ -364,7 +364,7 @@ class SimulatedCompanion(LoraBoard):
             time, flags = MIXER.unpack_from(plain)
             if kind == _Kind.TEXT:
                 ack = bytes([_Kind.ACK << 2 | FLOOD, 0]) + _compute_ack(plain, each.key)
-                self._mouth.queue_packet([ack], now)
+                self._transmitter.queue_packet([ack], now)
                 hops = None if by_path else 0
                 text = plain[MIXER.size :].decode("utf-8", "replace")
                 sender = each.key[: wire.PREFIX_BYTES]

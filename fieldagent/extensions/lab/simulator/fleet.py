@@ -52,8 +52,9 @@ CHECK_S = 0.1
 @dataclass(frozen=True, slots=True)
 class Plan:
     every: float = inf
-    """Seconds between two positions of a kit, at least 1. If infinite, the kits send nothing. Item
-    numbers are derived from the current time, so that two runs never use the same numbers."""
+    """Seconds between two positions of a kit. If infinite, the kits send nothing. It is at least 1,
+    because item numbers start at the current time in seconds, so that two runs never use the same
+    numbers."""
     connect_rate: float = inf
     """Largest number of first connections per second."""
     sources: tuple[str, ...] = ()
@@ -92,8 +93,8 @@ class EmulatedKit(Silence):
         "_figures",
         "_fleet",
         "_number",
-        "_positions_again",
         "_sequence",
+        "_unsent_positions",
         "unconfirmed",
     )
 
@@ -103,16 +104,16 @@ class EmulatedKit(Silence):
         self._number = number
         self._sequence = int(time.time()) - EPOCH
         self._due = first_due
-        self._positions_again: list[Positions] = []
+        self._unsent_positions: list[Positions] = []
         self.unconfirmed = 0
         """Number of items that were sent and that the hub has not confirmed."""
 
     async def wait_for_next(self, *, urgent: bool) -> Positions:
         if urgent:
             await trio.sleep_forever()
-        if self._positions_again:
+        if self._unsent_positions:
             await trio.lowlevel.checkpoint()
-            message = self._positions_again.pop(0)
+            message = self._unsent_positions.pop(0)
             self._figures.sent_again += len(message.due)
             return message
         await trio.sleep_until(self._due)
@@ -122,7 +123,7 @@ class EmulatedKit(Silence):
 
     def _make(self) -> Positions:
         plan, now = self._fleet.plan, trio.current_time()
-        wall_less_own = time.time() - now
+        unix_offset = time.time() - now
         entries: list[Entry] = []
         due: list[float] = []
         while (
@@ -133,7 +134,7 @@ class EmulatedKit(Silence):
             location = Location(
                 46.0 + self._number % 1000 * 1e-3, 7.0 + self._sequence % 10_000 * 1e-4
             )
-            entries.append(Entry(self._sequence, location, int(wall_less_own + self._due)))
+            entries.append(Entry(self._sequence, location, int(unix_offset + self._due)))
             due.append(self._due)
             self._sequence += 1
             self._due += plan.every
@@ -146,7 +147,7 @@ class EmulatedKit(Silence):
         self._figures.confirm(item.due, trio.current_time())
 
     async def return_unsent(self, items: list[Positions], reason: str) -> None:
-        self._positions_again[:0] = items
+        self._unsent_positions[:0] = items
 
     async def store_body(self, body: bytes) -> None:
         try:

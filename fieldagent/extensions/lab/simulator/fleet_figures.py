@@ -43,10 +43,10 @@ class FleetFigures:
     confirmed: int = 0
     delays: array[float] = field(default_factory=lambda: array("f"))
     """Seconds from the creation of each item to its confirmation."""
-    came: Counter[str] = field(default_factory=Counter)
+    received: Counter[str] = field(default_factory=Counter)
     """Contents that the hub has sent, by kind."""
     messages: int = 0
-    came_bytes: int = 0
+    received_bytes: int = 0
 
     def open_one(self) -> None:
         """Count an opened link. When the link ends, the caller decreases `open`."""
@@ -67,8 +67,8 @@ class FleetFigures:
         contents.
         """
         self.messages += 1
-        self.came_bytes += size
-        self.came.update(kinds)
+        self.received_bytes += size
+        self.received.update(kinds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,8 +122,8 @@ def report(figures: FleetFigures, kits: int, waiting: int, cost: FleetCost) -> d
         },
         "cameDown": {
             "messages": figures.messages,
-            "bytes": figures.came_bytes,
-            "kinds": dict(figures.came.most_common()),
+            "bytes": figures.received_bytes,
+            "kinds": dict(figures.received.most_common()),
         },
         "tool": {
             "memoryBytes": cost.memory,

@@ -98,30 +98,30 @@ class HubSide:
     async def serve(
         self,
         port: int,
-        rung: Callable[[], None],
+        ring_modem: Callable[[], None],
         *,
         task_status: trio.TaskStatus[int] = trio.TASK_STATUS_IGNORED,
     ) -> None:
-        """Receive MT messages on loopback until cancelled. The task status reports the port. `rung`
-        is called after each MT message or ring alert. Raises ListenFailed if another program uses
-        the port.
+        """Receive MT messages on loopback until cancelled. The task status reports the port.
+        `ring_modem` is called after each MT message or ring alert. Raises ListenFailed if another
+        program uses the port.
         """
         (listening,) = open_listeners(port, ["127.0.0.1"])
         task_status.started(get_port([listening]))
         listener = trio.SocketListener(trio.socket.from_stdlib_socket(listening))
-        await trio.serve_listeners(partial(self._serve_one, rung), [listener])
+        await trio.serve_listeners(partial(self._serve_one, ring_modem), [listener])
 
-    async def _serve_one(self, rung: Callable[[], None], stream: trio.SocketStream) -> None:
+    async def _serve_one(self, ring_modem: Callable[[], None], stream: trio.SocketStream) -> None:
         try:
             with trio.move_on_after(EXCHANGE_TIMEOUT_S):
                 request = parse_mobile_terminated(await receive_elements(stream))
             with waits.move_on_after(EXCHANGE_TIMEOUT_S + self.faults.late):
-                await self._answer_message(rung, stream, request)
+                await self._answer_message(ring_modem, stream, request)
         except (trio.BrokenResourceError, RemoteProtocolError) as error:
             self.say(f"an MT request could not be read: {error}")
 
     async def _answer_message(
-        self, rung: Callable[[], None], stream: trio.SocketStream, request: DirectIpMt
+        self, ring_modem: Callable[[], None], stream: trio.SocketStream, request: DirectIpMt
     ) -> None:
         faults = self.faults
         status = self._judge_message(request) if faults.status is None else faults.status
@@ -130,7 +130,7 @@ class HubSide:
             if request.payload:
                 is_urgent = bool(request.flags & Flags.PRIORITY)
                 self.queue.put(request.payload, priority=is_urgent)
-            rung()
+            ring_modem()
         description = (
             f"MT of {format_count(len(request.payload), 'byte')}" if request.payload else "a ring"
         )

@@ -11,8 +11,8 @@ from fieldagent.extensions.lab.simulator.commands import (
     WRITING_COMMANDS,
     BadCommand,
     carry_out,
-    number_in,
-    switch_in,
+    read_number,
+    read_switch,
 )
 from fieldagent.extensions.lab.simulator.imt_modem import FINALS, STEPS, SimulatedImtModem
 from fieldagent.extensions.lab.simulator.imt_port import ImtPort
@@ -58,12 +58,12 @@ def _refuse(bench: ImtBench, rest: str) -> str:
 
 
 def _set_signal(bench: ImtBench, rest: str) -> str:
-    bench.modem.set_sky(visible=True, bars=number_in(rest, 0, 5, "signal"))
+    bench.modem.set_sky(visible=True, bars=read_number(rest, 0, 5, "signal"))
     return f"signal {rest} of 5"
 
 
 def _set_service(bench: ImtBench, rest: str) -> str:
-    visible = bool(number_in(rest, 0, 1, "service"))
+    visible = bool(read_number(rest, 0, 1, "service"))
     bench.modem.set_sky(visible=visible, bars=bench.modem.bars)
     return "the network is there" if visible else "no network"
 
@@ -86,7 +86,7 @@ def _start_brown_out(bench: ImtBench, rest: str) -> str:
 
 
 def _reset_after(bench: ImtBench, rest: str) -> str:
-    bench.modem.faults.reset_after = number_in(rest, 1, 70, "segments")
+    bench.modem.faults.reset_after = read_number(rest, 1, 70, "segments")
     return f"the modem loses power once it has {rest} segments of the next message"
 
 
@@ -98,7 +98,7 @@ def _reset_at(bench: ImtBench, rest: str) -> str:
 
 
 def _pause_after(bench: ImtBench, rest: str) -> str:
-    bench.modem.faults.pause_after = number_in(rest, 0, 69, "segments")
+    bench.modem.faults.pause_after = read_number(rest, 0, 69, "segments")
     return f"the modem asks for {rest} segments of the next message, and for no more"
 
 
@@ -123,27 +123,27 @@ def _set_wrong_crc(bench: ImtBench, rest: str) -> str:
 
 
 def _set_topics(bench: ImtBench, rest: str) -> str:
-    bench.modem.faults.no_topics = not switch_in(rest)
+    bench.modem.faults.no_topics = not read_switch(rest)
     return f"topics {rest}"
 
 
 def _set_sim(bench: ImtBench, rest: str) -> str:
-    bench.modem.faults.no_sim = not switch_in(rest)
+    bench.modem.faults.no_sim = not read_switch(rest)
     return f"SIM {rest}; it is seen at the modem's next start"
 
 
 def _set_baud(bench: ImtBench, rest: str) -> str:
-    bench.port.baud = number_in(rest, 1200, 921_600, "baud")
+    bench.port.baud = read_number(rest, 1200, 921_600, "baud")
     return f"the modem talks at {rest} baud"
 
 
 def _hang(bench: ImtBench, rest: str) -> str:
-    bench.modem.faults.deaf = is_on = switch_in(rest)
+    bench.modem.faults.deaf = is_on = read_switch(rest)
     return "the modem answers nothing" if is_on else "the modem answers again"
 
 
 def _set_latency(bench: ImtBench, rest: str) -> str:
-    bench.port.latency = float(number_in(rest, 0, 3600, "latency in seconds"))
+    bench.port.latency = float(read_number(rest, 0, 3600, "latency in seconds"))
     return f"a message takes {rest} s"
 
 

@@ -103,7 +103,7 @@ class _MoMessage:
     size: int
     body: bytearray = field(default_factory=bytearray)
     segments: int = 0
-    whole: bool = False
+    is_complete: bool = False
     cancelled: bool = False
 
 
@@ -113,8 +113,8 @@ class VolatileState:
 
     next_mo: int = 0
     next_mt: int = 0
-    tells_activity: bool = False
-    wanted: tuple[int, int] | None = None
+    reports_activity: bool = False
+    requested_segment: tuple[int, int] | None = None
     """Message, and start of the segment, that the modem requests from the host."""
 
 
@@ -234,11 +234,11 @@ class SimulatedImtModem:
             self.push_mail()
 
     def _set_activity(self, body: Mapping[str, Any]) -> None:
-        self.since_boot.tells_activity = body["enabled"] is True
+        self.since_boot.reports_activity = body["enabled"] is True
         self._send_to_host(200, "messageActivityStatus", _make_activity_report(self))
 
     def _send_activity(self) -> None:
-        if self.since_boot.tells_activity:
+        if self.since_boot.reports_activity:
             self._send_report("messageActivityStatus", _make_activity_report(self))
 
     def _begin_message(self, body: Mapping[str, Any]) -> None:
@@ -275,7 +275,7 @@ class SimulatedImtModem:
             self.faults.pause_after = None
             return
         length = min(MO_SEGMENT, mo.size - len(mo.body))
-        self.since_boot.wanted = (mo.id, len(mo.body))
+        self.since_boot.requested_segment = (mo.id, len(mo.body))
         segment_request = {"segment_length": length, "segment_start": len(mo.body)}
         self._send_report("messageOriginateSegment", {**_make_key_members(mo), **segment_request})
 
@@ -284,7 +284,7 @@ class SimulatedImtModem:
         if mo is None or body["message_id"] != mo.id or body["segment_start"] != len(mo.body):
             self._send_to_host(406, "messageOriginateSegment", {})
             return
-        self.since_boot.wanted = None
+        self.since_boot.requested_segment = None
         data = base64.b64decode(body["data"])
         if len(data) != body["segment_length"]:
             self._finish_message(mo, "segment_incorrect")
@@ -300,7 +300,7 @@ class SimulatedImtModem:
         elif _compute_crc(bytes(mo.body[:-2])) != bytes(mo.body[-2:]):
             self._finish_message(mo, "message_dropped_local_crc_error")
         else:
-            mo.whole = True
+            mo.is_complete = True
 
     def _cancel(self, body: Mapping[str, Any]) -> None:
         mo = self._mo
@@ -310,35 +310,35 @@ class SimulatedImtModem:
             self._send_to_host(413, "messageOriginateStatus", {})
         else:
             self._send_to_host(200, "messageOriginateStatus", _make_key_members(mo))
-            if mo.whole and self.visible:
+            if mo.is_complete and self.visible:
                 mo.cancelled = True  # It is too late for a cancel. The modem reports the result.
             else:
                 self._finish_message(mo, "message_cancelled_pre_transit")
 
-    def _finish_message(self, mo: _MoMessage, word: str) -> None:
-        self._mo = self.since_boot.wanted = None
+    def _finish_message(self, mo: _MoMessage, status: str) -> None:
+        self._mo = self.since_boot.requested_segment = None
         if self.faults.lose_finals:
             self.faults.lose_finals -= 1
         else:
             self._send_report(
-                "messageOriginateStatus", {**_make_key_members(mo), "final_mo_status": word}
+                "messageOriginateStatus", {**_make_key_members(mo), "final_mo_status": status}
             )
         self._send_activity()
 
     @property
     def has_transit(self) -> bool:
         """Return True if a message is on its way to the network."""
-        return self._mo is not None and self._mo.whole and self.visible
+        return self._mo is not None and self._mo.is_complete and self.visible
 
     def miss_segment(self) -> None:
         """End the message if the host has not sent the requested segment in time."""
-        if self._mo is not None and self.since_boot.wanted is not None:
+        if self._mo is not None and self.since_boot.requested_segment is not None:
             self._finish_message(self._mo, "segment_not_supplied")
 
     def finish_transit(self) -> None:
         """If a message is on its way, complete it with the network's answer."""
         mo = self._mo
-        if mo is None or not mo.whole:
+        if mo is None or not mo.is_complete:
             return
         outcome, arrives = "mo_ack_received", True
         if self.faults.finals:
@@ -442,7 +442,7 @@ def _make_topics_report(modem: SimulatedImtModem) -> dict[str, object]:
 
 
 def _make_activity_report(modem: SimulatedImtModem) -> dict[str, object]:
-    return {"enabled": modem.since_boot.tells_activity, "active": modem._mo is not None}
+    return {"enabled": modem.since_boot.reports_activity, "active": modem._mo is not None}
 
 
 _GET_ANSWERS: Mapping[str, Callable[[SimulatedImtModem], dict[str, object]]] = {

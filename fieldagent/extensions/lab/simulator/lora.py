@@ -37,10 +37,10 @@ class LoraAir(SharedAir):
         """Transmit a packet with the bit rate of its station. Return the time when the transmission
         ends.
         """
-        takes = compute_air_time(self.radios[station], len(packet))
+        air_time = compute_air_time(self.radios[station], len(packet))
         # Each board has its own bit rate, but the shared channel has only one. So give the whole
         # airtime as the preamble.
-        self.preamble, self.bitrate = takes, inf
+        self.preamble, self.bitrate = air_time, inf
         return super().transmit(now, station, packet)
 
 
@@ -79,13 +79,13 @@ class LoraTransmitter:
         """Return the time when `tick` is due, or infinity if nothing waits."""
         return min(self._begin_at, self._ends_at)
 
-    def queue_packet(self, pieces: list[bytes], now: float) -> bool:
+    def queue_packet(self, segments: list[bytes], now: float) -> bool:
         """Queue a packet, given by its segments, for transmission. Return False if `capacity`
         packets wait already.
         """
         if len(self._queue) >= self.capacity:
             return False
-        self._queue.append((now, pieces))
+        self._queue.append((now, segments))
         if not self.is_transmitting:
             self._plan(now)
         return True
@@ -103,7 +103,7 @@ class LoraTransmitter:
         if self._ends_at <= now:
             self._ends_at = inf
             if self._sending:
-                self._begin_piece(now)
+                self._begin_segment(now)
             else:
                 ended_transmissions.append(True)
                 self._plan(now)
@@ -127,10 +127,10 @@ class LoraTransmitter:
             return [False] * given_up
         _, self._sending = self._queue.pop(0)
         self._begin_at = inf
-        self._begin_piece(now)
+        self._begin_segment(now)
         return []
 
-    def _begin_piece(self, now: float) -> None:
+    def _begin_segment(self, now: float) -> None:
         self._ends_at = self.air.transmit(now, self.number, self._sending.pop(0))
 
 
@@ -140,21 +140,21 @@ class LoraBoard:
     def __init__(self, number: int, air: SharedAir, random: Random, capacity: int) -> None:
         assert isinstance(air, LoraAir)
         self.number, self.air, self.random = number, air, random
-        self._mouth = LoraTransmitter(number, air, random, capacity)
+        self._transmitter = LoraTransmitter(number, air, random, capacity)
         self._output = bytearray()
 
     @property
     def busy(self) -> bool:
         """Return True if the channel is never free for this board."""
-        return self._mouth.busy
+        return self._transmitter.busy
 
     @busy.setter
     def busy(self, busy: bool) -> None:
-        self._mouth.busy = busy
+        self._transmitter.busy = busy
 
     @property
     def deadline(self) -> float:
-        return self._mouth.deadline
+        return self._transmitter.deadline
 
     def data_to_send(self) -> bytes:
         data, self._output = bytes(self._output), bytearray()

@@ -39,7 +39,7 @@ class SimulatedMeshcore(LoraBoard):
         self.air.radios[self.number] = self.lora
         self._deframer = kiss.KissDeframer()
         self._output = bytearray()
-        self._mouth.reboot()
+        self._transmitter.reboot()
 
     def start(self, now: float) -> None:
         """Send nothing, because the host must send a request first."""
@@ -53,17 +53,17 @@ class SimulatedMeshcore(LoraBoard):
 
     def receive_packet(self, packet: bytes, now: float) -> None:
         # A board that transmits hears nothing.
-        if not self._mouth.is_transmitting:
+        if not self._transmitter.is_transmitting:
             self._output += kiss.encode(packet)
             self._send_to_host(MeshcoreReport.SIGNAL, struct.pack("<bb", SNR * 4, RSSI))
 
     def tick(self, now: float) -> None:
-        for sent in self._mouth.tick(now):
+        for sent in self._transmitter.tick(now):
             self._send_to_host(MeshcoreReport.TX_DONE, bytes([sent]))
 
     def _process_packet(self, packet: bytes, now: float) -> None:
         fits = 0 < len(packet) <= wire.PACKET_BYTES
-        if fits and not self._mouth.queue_packet([packet], now):
+        if fits and not self._transmitter.queue_packet([packet], now):
             self._send_to_host(MeshcoreReport.ERROR, bytes([wire.ERROR_BUSY]))
 
     def _send_to_host(self, code: int, content: bytes = b"") -> None:

@@ -105,7 +105,7 @@ class _Unacknowledged(NamedTuple):
     packet: bytes
     to: int
     tries: int
-    again_at: float
+    retry_at: float
 
 
 class Keyring:
@@ -185,10 +185,10 @@ class HostSide:
     """Output to the host, and packets that wait until a host is connected."""
 
     def __init__(self) -> None:
-        self.said = bytearray()
-        self.attended = False
+        self.output = bytearray()
+        self.is_connected = False
         self.free = QUEUE_MAX
-        """Number of free places in the radio's queue that the host was told last."""
+        """Number of free places in the radio's queue, as last reported to the host."""
         self._stored: deque[MeshPacket] = deque()
         self._counted = 0
 
@@ -196,12 +196,12 @@ class HostSide:
         """Discard the output, because the host has disconnected. Later packets are stored for the
         next host.
         """
-        self.said = bytearray()
-        self.attended = False
+        self.output = bytearray()
+        self.is_connected = False
 
     def begin(self) -> None:
         """Send the stored packets to the host, which has connected and knows the radio now."""
-        self.attended = True
+        self.is_connected = True
         while self._stored:
             self.add_message(FromRadio(packet=self._stored.popleft()))
 
@@ -209,7 +209,7 @@ class HostSide:
         """Send a packet from the air to the host. If no host is connected, store the packet until
         the next host connects.
         """
-        if self.attended:
+        if self.is_connected:
             self.add_message(FromRadio(packet=packet))
             return
         has_text = packet.decoded is not None and packet.decoded.port == Port.TEXT
@@ -222,7 +222,7 @@ class HostSide:
     def add_message(self, message: FromRadio) -> None:
         """Add a message to the host's output, with the next number."""
         self._counted += 1
-        self.said += wire.encode_from_radio(message._replace(number=self._counted))
+        self.output += wire.encode_from_radio(message._replace(number=self._counted))
 
 
 class SimulatedMeshtastic(LoraBoard):
@@ -251,12 +251,12 @@ class SimulatedMeshtastic(LoraBoard):
 
     def reboot(self) -> None:
         """Restart. Waiting packets are lost, and the host must connect again."""
-        self._mouth.reboot()
+        self._transmitter.reboot()
         self._deframer = wire.Deframer()
         self.host.leave()
         self._recent: deque[int] = deque(maxlen=RECENT_IDS)
         self._seen: deque[tuple[int, int]] = deque(maxlen=SEEN_IDS_MAX)
-        self._given_at: dict[Port | int, float] = {}
+        self._sent_at: dict[Port | int, float] = {}
         self._unacknowledged: dict[int, _Unacknowledged] = {}
         self._repeats: dict[tuple[int, int], tuple[float, bytes]] = {}
         """Packets from other radios that this radio will repeat, by source and id. Each has its due
@@ -264,7 +264,7 @@ class SimulatedMeshtastic(LoraBoard):
         self._tune()
 
     def start(self, now: float) -> None:
-        self.host.said += b"INFO  | ??:??:?? 1 [Main] booting\r\n"
+        self.host.output += b"INFO  | ??:??:?? 1 [Main] booting\r\n"
         self.host.add_message(FromRadio(rebooted=True))
 
     def _tune(self) -> None:
@@ -284,9 +284,9 @@ class SimulatedMeshtastic(LoraBoard):
 
     @property
     def deadline(self) -> float:
-        again = (each.again_at for each in self._unacknowledged.values())
+        again = (each.retry_at for each in self._unacknowledged.values())
         repeats = (due for due, _ in self._repeats.values())
-        return min(self._mouth.deadline, min(again, default=inf), min(repeats, default=inf))
+        return min(self._transmitter.deadline, min(again, default=inf), min(repeats, default=inf))
 
     def receive_data(self, data: bytes, now: float) -> None:
         """Process messages from the host. Messages that cannot be decoded are skipped."""
@@ -308,7 +308,7 @@ class SimulatedMeshtastic(LoraBoard):
 
     def _send_config(self, nonce: int) -> None:
         """Send everything that a host requests first, in the firmware's order."""
-        self.host.attended = False
+        self.host.is_connected = False
         self.host.add_message(FromRadio(my_info=MyInfo(self.node)))
         own = NodeInfo(self.node, self.user, metrics=self.metrics)
         self.host.add_message(FromRadio(node_info=own))
@@ -356,7 +356,7 @@ class SimulatedMeshtastic(LoraBoard):
         flags = hops | want_ack << 3 | hops << 5
         content, channel = self.keyring.encrypt(packet.to, number, packet.channel, data)
         sent = _AirPacket(packet.to, self.node, number, flags, channel, content)
-        is_queued = self._mouth.queue_packet([sent.encode()], now)
+        is_queued = self._transmitter.queue_packet([sent.encode()], now)
         self._queue_status(QueueError.OK if is_queued else QueueError.FULL, number)
         if is_queued and packet.want_ack:
             again = self._compute_retry_time(len(sent.encode()), now)
@@ -366,9 +366,9 @@ class SimulatedMeshtastic(LoraBoard):
         limit = PORT_INTERVALS_S.get(Port(port)) if port in Port.__members__.values() else None
         if limit is None:
             return False
-        early = now < self._given_at.get(port, -inf) + limit
+        early = now < self._sent_at.get(port, -inf) + limit
         if not early:
-            self._given_at[port] = now
+            self._sent_at[port] = now
         return early
 
     def _find_refusal(self, packet: MeshPacket, data: MeshData) -> int:
@@ -376,7 +376,7 @@ class SimulatedMeshtastic(LoraBoard):
         return self.keyring.find_refusal(packet, data) if self.region else QueueError.OFF
 
     def data_to_send(self) -> bytes:
-        data, self.host.said = bytes(self.host.said), bytearray()
+        data, self.host.output = bytes(self.host.output), bytearray()
         return data
 
     def _compute_retry_time(self, size: int, now: float) -> float:
@@ -386,24 +386,24 @@ class SimulatedMeshtastic(LoraBoard):
         """Transmit all packets that are due: packets that this radio repeats for other radios, and
         unacknowledged packets. Each is sent at most `TRANSMISSIONS_MAX` times.
         """
-        self._mouth.tick(now)
+        self._transmitter.tick(now)
         for packet_key, (due, packet) in [*self._repeats.items()]:
             if due <= now:
                 del self._repeats[packet_key]
-                self._mouth.queue_packet([packet], now)
+                self._transmitter.queue_packet([packet], now)
         for number, waits in [*self._unacknowledged.items()]:
-            if waits.again_at > now:
+            if waits.retry_at > now:
                 continue
             if waits.tries >= TRANSMISSIONS_MAX:
                 del self._unacknowledged[number]
                 self._answer_host(number, RoutingError.MAX_RETRANSMIT)
             else:
-                self._mouth.queue_packet([waits.packet], now)
+                self._transmitter.queue_packet([waits.packet], now)
                 self._unacknowledged[number] = waits._replace(
-                    tries=waits.tries + 1, again_at=self._compute_retry_time(len(waits.packet), now)
+                    tries=waits.tries + 1, retry_at=self._compute_retry_time(len(waits.packet), now)
                 )
-        # If the host was told that the queue is full, it waits for a new report.
-        if self.host.free == 0 and self._mouth.waiting < QUEUE_MAX:
+        # The host waits for a new report if the last one said that the queue is full.
+        if self.host.free == 0 and self._transmitter.waiting < QUEUE_MAX:
             self._queue_status(QueueError.OK, 0)
 
     def receive_packet(self, packet: bytes, now: float) -> None:
@@ -456,7 +456,7 @@ class SimulatedMeshtastic(LoraBoard):
         number = self.random.getrandbits(32) or 1
         content, channel = self.keyring.encrypt(to, number, 0, data)
         flags = self.hop_limit | self.hop_limit << 5
-        self._mouth.queue_packet(
+        self._transmitter.queue_packet(
             [_AirPacket(to, self.node, number, flags, channel, content).encode()], now
         )
 
@@ -512,7 +512,7 @@ class SimulatedMeshtastic(LoraBoard):
         )
 
     def _queue_status(self, result: int, number: int) -> None:
-        self.host.free = QUEUE_MAX - self._mouth.waiting
+        self.host.free = QUEUE_MAX - self._transmitter.waiting
         status = QueueStatus(result, self.host.free, QUEUE_MAX, number)
         self.host.add_message(FromRadio(queue_status=status))
 

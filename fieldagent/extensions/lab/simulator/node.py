@@ -46,7 +46,7 @@ class SimulatedNode:
     _queue: list[_QueuedPacket] = field(default_factory=list)
     _begin_at: float = inf
     _on_air: tuple[float, node.Send] | None = None
-    _unsaid: list[node.Numbered] = field(default_factory=list)
+    _waiting_messages: list[node.Numbered] = field(default_factory=list)
     """Messages that wait until there is space in the link's window."""
 
     def __post_init__(self) -> None:
@@ -63,7 +63,7 @@ class SimulatedNode:
             )
         )
         self._queue.clear()
-        self._unsaid.clear()
+        self._waiting_messages.clear()
         self._begin_at, self._on_air = inf, None
 
     def start(self, now: float) -> None:
@@ -103,7 +103,7 @@ class SimulatedNode:
 
     def receive_packet(self, packet: bytes, now: float) -> None:
         if self._on_air is None:
-            self._unsaid.append(node.PacketHeard(packet, rssi=-80, snr=6))
+            self._waiting_messages.append(node.PacketHeard(packet, rssi=-80, snr=6))
             self._send_to_host(now)
 
     def tick(self, now: float) -> None:
@@ -115,7 +115,7 @@ class SimulatedNode:
             pass
         if self._on_air is not None and self._on_air[0] <= now:
             if not self.mute:
-                self._unsaid.append(node.Result(self._on_air[1].number, transmitted=True))
+                self._waiting_messages.append(node.Result(self._on_air[1].number, transmitted=True))
             self._on_air = None
             self._plan(now)
         if self._begin_at <= now:
@@ -140,7 +140,9 @@ class SimulatedNode:
         if self.busy or self.air.find_busy_end(now, self.number) > now:
             if now - self._queue[0].since >= GIVE_UP_S:
                 send = self._queue.pop(0).send
-                self._unsaid.append(node.Result(send.number, False, "the channel is busy"))
+                self._waiting_messages.append(
+                    node.Result(send.number, False, "the channel is busy")
+                )
             self._plan(now)
             return
         send = self._queue.pop(0).send
@@ -148,5 +150,5 @@ class SimulatedNode:
         self._begin_at = inf
 
     def _send_to_host(self, now: float) -> None:
-        while self._unsaid and self.link.free:
-            self.link.send(self._unsaid.pop(0), now)
+        while self._waiting_messages and self.link.free:
+            self.link.send(self._waiting_messages.pop(0), now)

@@ -75,13 +75,13 @@ class Socket:
     reached by TCP, a loopback port."""
     plugged: trio.Event = field(default_factory=trio.Event)
     unplugged: trio.CancelScope = field(default_factory=trio.CancelScope)
-    spoke: trio.Event = field(default_factory=trio.Event)
+    has_output: trio.Event = field(default_factory=trio.Event)
     """Set when the node may have output. It is then replaced by a new event."""
 
     def poke(self) -> None:
         """Wake the task that sends the node's output."""
-        self.spoke.set()
-        self.spoke = trio.Event()
+        self.has_output.set()
+        self.has_output = trio.Event()
 
 
 class Nodes:
@@ -198,11 +198,11 @@ class Nodes:
 
     async def _write_output(self, socket: Socket, line: trio.abc.Stream) -> NoReturn:
         while True:
-            spoke = socket.spoke
+            has_output = socket.has_output
             if data := socket.node.data_to_send():
                 await line.send_all(data)
             else:
-                await spoke.wait()
+                await has_output.wait()
 
     def _poke(self, socket: Socket) -> None:
         socket.poke()

@@ -40,7 +40,7 @@ class SimulatedRnode(LoraBoard):
     def reboot(self) -> None:
         """Switch off the radio and clear all state."""
         self.air.radios.pop(self.number, None)
-        self._mouth.reboot()
+        self._transmitter.reboot()
         self._deframer = kiss.KissDeframer()
         self._output = bytearray()
         self._set: dict[int, bytes] = {}
@@ -64,7 +64,7 @@ class SimulatedRnode(LoraBoard):
         segment.
         """
         # A board that transmits hears nothing.
-        if self._mouth.is_transmitting or not packet:
+        if self._transmitter.is_transmitting or not packet:
             return
         head, content = packet[0], packet[1:]
         if head & SPLIT and self._half is None:
@@ -79,7 +79,7 @@ class SimulatedRnode(LoraBoard):
         self._send_to_host(RnodeCommand.DATA, content)
 
     def tick(self, now: float) -> None:
-        for sent in self._mouth.tick(now):
+        for sent in self._transmitter.tick(now):
             if sent:
                 self._send_to_host(RnodeCommand.READY, b"\1")
             else:
@@ -94,13 +94,13 @@ class SimulatedRnode(LoraBoard):
         self._numbered = (self._numbered + 1) % 16
         cut = wire.PACKET_BYTES
         head = self._numbered << 4 | (SPLIT if len(packet) > cut else 0)
-        pieces = [bytes([head]) + each for each in (packet[:cut], packet[cut:]) if each]
+        segments = [bytes([head]) + each for each in (packet[:cut], packet[cut:]) if each]
         lora = self.air.radios[self.number]
-        takes = sum(compute_air_time(lora, len(piece)) for piece in pieces)
-        if not self._is_allowed(takes, now) or not self._mouth.queue_packet(pieces, now):
+        air_time = sum(compute_air_time(lora, len(segment)) for segment in segments)
+        if not self._is_allowed(air_time, now) or not self._transmitter.queue_packet(segments, now):
             self._fail(RnodeError.QUEUE_FULL)
         else:
-            self._sent.append((now, takes))
+            self._sent.append((now, air_time))
 
     def _is_allowed(self, seconds: float, now: float) -> bool:
         share = int.from_bytes(self._set.get(RnodeCommand.SHARE_OF_HOUR, b""), "big")
