@@ -111,8 +111,9 @@ def _queue_notifications(db: Db, id_: int, reason: str, now: float, condition: s
 
 
 def queue_again(db: Db, message: int, round_: int, interval_s: int, now: float) -> None:
-    """Queue notification number `round_` of a contact that has not answered. The notification is
-    due after `interval_s` seconds, or after the contact's quiet hours.
+    """Queue notification number `round_` for the contact of `message`, who has not answered. The
+    notification is due after `interval_s` seconds, or after the contact's quiet hours. Queue
+    nothing if the incident is not open.
     """
     at = now + interval_s
     morning = find_quiet_end(db, message, at)

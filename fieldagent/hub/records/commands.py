@@ -163,8 +163,9 @@ def list_to_carry(db: Db, carrier: int, journal_number: int, now: float) -> list
     """Return the commands that a carrier can relay by radio to kits in its range that have no link
     now.
 
-    A command is included if the carrier never stored it, has another journal now, or stored it long
-    ago. The same rule applies to items (`stations_in_range`).
+    A command is included if no carrier has stored it, or if this carrier lost it with an earlier
+    journal. It is included again if this carrier stored it more than REGIVE_AFTER_S ago, or if
+    another carrier stored it more than NEXT_CARRIER_AFTER_S ago.
     """
     rows = db.execute(
         "SELECT command.device, given, command.expires, number, body FROM command"

@@ -38,8 +38,9 @@ def delete_old_items(db: Db, *, before: float, now: float) -> int:
     """Delete some items older than `before` and return their number. Repeat the call until the
     number is 0.
 
-    An item is kept while a delivery waits or while its SOS is open. It is also kept if its SOS was
-    closed after `before`.
+    An item is kept while a delivery or a webhook request waits, and until each device has fetched
+    it or it expires. The first item of an incident is also kept while the incident is open, and if
+    it was closed after `before`.
     """
     return len(
         db.execute(

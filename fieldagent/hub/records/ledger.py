@@ -229,9 +229,9 @@ CAME_BACK = "a kit returned it after the database was restored"
 
 
 def enter_again(db: Db, posting: Posting, *, at: float, now: float, is_closed: bool = False) -> int:
-    """Enter an item that a kit sent back after the database had lost it. Return the item's id. The
-    item has the original time `at`. Webhooks do not get the item. Kits get it over free bearers
-    only. `is_closed` is True if the kit knows that its incident was closed.
+    """Enter an item that a kit sent back after the database had lost it, with its original time
+    `at`. Return the item's id. Webhooks do not get it, and kits get it over free bearers only. If
+    it raises an incident, contacts are notified, unless the incident is over (`is_closed`).
     """
     source = posting.source
     rows = [(posting, source.station if source else None)]
@@ -380,7 +380,7 @@ def _store_all(
 def _get_newest(
     postings: Sequence[tuple[Posting, int | None]], now: float
 ) -> dict[PositionSender, Posting]:
-    """Return each sender's newest position. Positions that kits need in full are left out."""
+    """Return the newest position of each sender, of the postings that kits get only as newest."""
     tracks: dict[PositionSender, Posting] = {}
     for posting, device in postings:
         if device is not None and _spread_of(posting) is DeliverySpread.NEWEST:
@@ -513,7 +513,7 @@ def _deliver_to_webhooks(
     db: Db, postings: Sequence[Posting], items: Sequence[int], now: float, *, escalates: bool
 ) -> None:
     """Create deliveries to webhooks. A webhook with a delay (`after`, in minutes) gets only items
-    that raise an SOS (`escalates`). It gets them after the delay, unless someone answers.
+    that raise an incident (`escalates`). It gets them after the delay, unless someone answers.
 
     Deliveries with the same `sender` number are posted in order. Each SOS has its own `sender`
     number, so that failed requests of other items cannot delay it.
@@ -680,7 +680,7 @@ def _confirm(db: Db, pairs: Sequence[tuple[int, int]], bearer: Bearer, now: floa
 
 def record_stage(db: Db, item: int, member: int, stage: Stage, text: str, now: float) -> bool:
     """Store the stage that an item has reached with a member, and queue a receipt to the item's
-    kit. Return True if the stage is new. Member 0 stands for a person who is not a member.
+    kit. Return True if the stage is new. Member 0 is the hub or a person who is not a member.
     """
     news = db.execute(
         "INSERT INTO reached (item, member, rung, text, at) VALUES (?, ?, ?, ?, ?)"

@@ -51,17 +51,18 @@ def store_copy(
     db: Db,
     device: int,
     body: bytes,
-    pieces: Sequence[tuple[int, int, int]],
+    fragments: Sequence[tuple[int, int, int]],
     receipts: Sequence[int],
     *,
     operator_id: str,
     now: float,
 ) -> None:
-    """Store a message that an operator has accepted. `pieces` are the fragments in the message:
-    item, position, and number of fragments.
+    """Store a message that an operator has accepted, unless it has only fragments of items. Also
+    delete copies older than RETENTION_S. `fragments` contains an item, a position, and a number of
+    fragments for each part of the message. The number is 1 for a complete item.
     """
     db.execute("DELETE FROM mt_copy WHERE at < ?", now - RETENTION_S)
-    items = [item for item, _, count in pieces if count == 1]
+    items = [item for item, _, count in fragments if count == 1]
     if not items and not receipts:
         return
     ((modem,),) = db.execute("SELECT modem FROM device WHERE id = ?", device) or (("",),)

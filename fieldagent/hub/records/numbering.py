@@ -69,8 +69,9 @@ def skip_device_numbers(db: Db, device: int, now: float) -> bool:
 
 def skip_numbers(db: Db, device: int, sequence: int, now: float) -> bool:
     """Skip numbers of an authenticated device that confirms an item that the hub never sent under
-    this number. Also ask the device for its stored items. Return True if numbers were skipped,
-    which happens at most once an hour.
+    the number `sequence`. Also ask the device for its stored items. Return True if numbers were
+    skipped, which happens at most once an hour. Skip none if `sequence` is more than
+    SKIPPED_NUMBERS away from the next number.
     """
     ((next_number,),) = db.execute("SELECT next_sequence FROM device WHERE id = ?", device)
     if not next_number - SKIPPED_NUMBERS <= sequence < next_number + SKIPPED_NUMBERS:

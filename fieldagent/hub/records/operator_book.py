@@ -119,8 +119,8 @@ class OperatorBook:
             log.warning("%s", line)
 
     async def list_under_way(self) -> list[HandedOver]:
-        """Return the messages that were handed over and that may not be in the modem yet, oldest
-        first.
+        """Return at most 50 messages that were handed over in the last STATE_QUERY_S seconds and
+        that may not be in the modem yet, oldest first.
         """
         rows = await self._store.read(
             lambda db: db.execute(

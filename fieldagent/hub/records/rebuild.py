@@ -45,7 +45,9 @@ _COLUMNS = "state = 'open', direction, place, listed, missing, back, gone, held"
 
 
 def begin_all(db: Db, now: float) -> None:
-    """Request all items from each kit. A linked kit gets the request at once."""
+    """Request all items from each kit that is in use and has a link token. A linked kit gets the
+    request immediately.
+    """
     rows = db.execute(
         "INSERT INTO rebuild (device, since, state) SELECT id, ?, 'open' FROM device"
         " WHERE disabled IS NULL AND link_token IS NOT NULL ON CONFLICT (device) DO UPDATE"

@@ -64,7 +64,7 @@ def record_accepted_message(
 
 def record_session(db: Db, device: int, fetched: bool, now: float) -> None:
     """Record a session of the modem. `fetched` is True if the gateway delivered a message in this
-    session.
+    session. If it is False, no message waits, so the ring alerts end.
     """
     if fetched:
         db.execute(

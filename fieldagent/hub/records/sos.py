@@ -165,7 +165,8 @@ def join_incident(
     db: Db, workspace: int, device: int, incident_number: int, item: int, sent_at: float, now: float
 ) -> JoinedIncident:
     """Add an item to the incident with the kit's number `incident_number`, or raise this incident.
-    `sent_at` is the Unix time when the kit sent the item.
+    `sent_at` is the Unix time when the kit sent the item. If the incident was closed before this
+    time, it is opened again.
     """
     incident = find_by_kit(db, device, incident_number, locked=True)
     if incident is None:
@@ -401,7 +402,8 @@ def list_sos(
     kind: str | None = None,
 ) -> Sequence[Sos]:
     """Return incidents, newest first. If `text` is not empty, return only incidents with the text
-    in their items, their events, or the name of the device or user. `kind` is SOS or ALARM.
+    in their items, their events, or the name of the device or user. `kind` is SOS, ALARM, or None
+    for both.
     """
     state_condition = "" if state is None else " AND state = ?"
     state_condition += {

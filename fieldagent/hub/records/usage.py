@@ -67,7 +67,7 @@ class UsageDay(NamedTuple):
 
     def describe_difference(self) -> str:
         """Return the difference between the two counts as a text for people, or an empty text if
-        there is none.
+        there is none. If the operator's count is missing, return "not imported".
         """
         if self.theirs is None:
             return "not imported"
@@ -109,8 +109,8 @@ class ImportResult(NamedTuple):
     """Result of an import of an operator's counts."""
 
     days: int
-    """Number of imported days. Only days of modems that belong to devices of this hub are
-    imported."""
+    """Number of imported counts, each of one modem on one day. Only counts of modems that belong to
+    devices of this hub are imported."""
     strangers: tuple[str, ...]
     """IMEIs that belong to no device of this hub."""
 

@@ -154,8 +154,8 @@ class _ComingPlace(NamedTuple):
 
 
 def find_behind(db: Db, devices: Sequence[int]) -> list[bool]:
-    """Return a list with True for each device whose log contains items that were not sent to the
-    device.
+    """Return a list with True for each device that has not fetched all items of its workspace's
+    log.
     """
     membership, numbers = make_membership(db, set(devices))
     behind_rows = db.execute(
@@ -238,8 +238,9 @@ def create_all_rows(db: Db, device: int, now: float) -> None:
 
 
 def restore_device(db: Db, device: int, now: float) -> None:
-    """Enable a disabled device. The device gets the items from before it was disabled and all later
-    items. It does not get items that arrived while it was disabled.
+    """Prepare a disabled device to be enabled, which the caller does. The device gets the items
+    from before it was disabled and all later items. It does not get items that arrived while it was
+    disabled.
     """
     db.execute(
         "UPDATE device SET tracked = (SELECT tracked FROM workspace WHERE workspace.id ="
