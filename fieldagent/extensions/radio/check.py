@@ -50,7 +50,7 @@ def _check_key_change(
     settings: RadioSettings, radio: Mapping[str, Any] | None, folder: Path
 ) -> Iterator[Finding]:
     """Yield the step of the key change. If an agent runs, also yield the stations that send with
-    the old key and with the new key.
+    the old key and with the new key, or a fault if the key was changed after the agent started.
     """
     step = radio_keys.load(settings, folder).step
     if radio is None:

@@ -196,8 +196,9 @@ class RadioDriver:
         self.link.reason = UNSENT_REASONS.get(result, "")
 
     async def _transmit_supervised(self, transmission: Transmission) -> TransmitResult:
-        """Pass a transmission to the radio, and return the radio's report on it. Raises
-        RadioLost.
+        """Pass a transmission to the radio, and return the radio's report on it, or UNKNOWN if no
+        report arrives in time. Raises RadioLost after UNREPORTED_PACKETS_MAX packets in a row
+        without a report.
         """
         urgent = transmission.urgent
         if transmission.is_sos_of_others and not self.link.air_time.has_time_for_others():

@@ -340,8 +340,9 @@ class PacketReception:
     def _store_item(
         self, db: sqlite3.Connection, entry: Entry, packet: Packet, *, in_parts: bool = False
     ) -> None:
-        """Store a complete item. Prepare its acknowledgement, unless its fragments were already
-        acknowledged.
+        """Store a complete item, and prepare its acknowledgement. Prepare none if its fragments
+        were already acknowledged, or if the packet is a repeat that only other stations answer.
+        Always prepare one if the hub or a gateway is known to have the item.
         """
         duplicates_before = packet.received.duplicates
         self._inbox.store_entry(db, -packet.station, entry, packet.received)

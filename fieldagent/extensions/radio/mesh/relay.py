@@ -143,8 +143,9 @@ class Relay:
     def store(
         self, db: sqlite3.Connection, station: int, entry: Entry, now: float
     ) -> StoredPackage | None:
-        """Enter a neighbour's item in the journal. Return None if the item is already relayed,
-        costs too much, or is not for the hub.
+        """Enter a neighbour's item in the journal. Return None if the item is already relayed or is
+        not for the hub. Also return None if it costs too much now. Such an item is kept in memory
+        and tried again.
         """
         item = entry.content
         assert isinstance(item, Item)

@@ -58,7 +58,7 @@ class MeshtasticModem:
         self._link = link
         self._ear = ReceiveQueue()
         self._sending = trio.Lock()
-        self._channel = _channel(host, place.own_settings[f"{NAME}-channel"])
+        self._channel = _find_channel(host, place.own_settings[f"{NAME}-channel"])
         self._lora = wire.PRESETS.get(host.facts.lora.modem_preset, wire.PRESETS[wire.LONG_FAST])
         law = wire.DUTY_CYCLES.get(host.facts.lora.region, 100.0)
         link.air_time.narrow(AirLimit(min(place.own_settings[f"{NAME}-share"], law)))
@@ -120,9 +120,9 @@ def _make_result(outcome: PacketOutcome) -> TransmitResult:
     return TransmitResult.DROPPED if outcome.queued else TransmitResult.TRANSMITTED
 
 
-def _channel(host: MeshtasticHost, name: str) -> int:
+def _find_channel(host: MeshtasticHost, name: str) -> int:
     """Return the index of the channel `name`. Raises RadioLost if the channel does not exist, is
-    the primary channel, or has no key of its own.
+    the primary channel, has no key of its own, or is passed on by MQTT.
     """
     known_channels = {
         each.settings.name: each
@@ -154,7 +154,9 @@ def _channel(host: MeshtasticHost, name: str) -> int:
 
 
 def check_meshtastic(place: RadioPlace) -> Finding:
-    """Check whether the port exists, without opening it. Return the result as a Finding."""
+    """Check whether the serial port exists, without opening it. For an address that begins with
+    `tcp://`, check only whether it contains a host. Return the result as a Finding.
+    """
     if place.port.startswith(TCP):
         try:
             is_network_address = bool(urlsplit(place.port).hostname)

@@ -75,21 +75,21 @@ async def open_udp(place: RadioPlace, link: ChannelLink) -> AsyncIterator[UdpMod
     group, number = read_group(place.port)
     interface = place.own_settings["udp-interface"]
     link.facts["group"] = f"{group}:{number}"
-    with _open_socket() as ear, _open_socket() as mouth:
+    with _open_socket() as receive_socket, _open_socket() as send_socket:
         try:
-            ear.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            await ear.bind((group, number))
+            receive_socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            await receive_socket.bind((group, number))
             if ip_address(group).is_multicast:
                 own = socket.inet_aton(interface)
                 joined = struct.pack("4s4s", socket.inet_aton(group), own)
-                ear.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, joined)
-                mouth.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, own)
+                receive_socket.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, joined)
+                send_socket.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, own)
             else:
-                mouth.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
-            await mouth.bind((interface, 0))
+                send_socket.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
+            await send_socket.bind((interface, 0))
         except OSError as error:
             raise RadioLost(f"{place.port} cannot be used: {describe_reason(error)}") from None
-        yield UdpModem(mouth, ear, place)
+        yield UdpModem(send_socket, receive_socket, place)
 
 
 def _open_socket() -> trio.socket.SocketType:
