@@ -111,7 +111,9 @@ class EventSplitter:
         """True if the next bytes belong to an event that is too long."""
 
     def receive_data(self, data: bytes) -> list[bytes]:
-        """Add bytes from the stream, and return the events that are complete now, each as bytes."""
+        """Add bytes from the stream, and return the events that are complete now, each as bytes. An
+        event that is longer than EVENT_BYTES_MAX is skipped and counted in `too_long`.
+        """
         sought_from = max(0, len(self._rest) - len(_END))
         self._rest += data
         events = []

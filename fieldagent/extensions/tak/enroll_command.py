@@ -105,7 +105,9 @@ def _call(
     path: str,
     body: bytes | None = None,
 ) -> bytes:
-    """Return the body of the server's response. Raises CallFailed if the status is not 200."""
+    """Return the body of the server's response. Raises CallFailed if the server cannot be reached,
+    or if the status is not 200.
+    """
     server_name = _name_server(arguments)
     pair = base64.b64encode(f"{arguments.user}:{password}".encode()).decode()
     headers = {"Authorization": f"Basic {pair}"}

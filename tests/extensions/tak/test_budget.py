@@ -323,7 +323,7 @@ async def test_receipt_of_a_phone_advances_the_items_stage(store: Store) -> None
 
         async def tick(uid: str, *, read: bool) -> bool:
             return await alps.store.commit(
-                lambda db: records.record_tick(db, 1, uid, out.message_id, alps.now, read=read)
+                lambda db: records.record_receipt(db, 1, uid, out.message_id, alps.now, read=read)
             )
 
         async def stages() -> list[int]:

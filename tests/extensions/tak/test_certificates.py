@@ -119,7 +119,7 @@ async def test_message_waiting_for_a_phone_is_sent_at_its_connection(store: Stor
         assert out.uid == PHONE
         await store.commit(lambda db: records.record_sent(db, out, alps.now, handed=True))
         tick = partial(
-            records.record_tick, workspace=1, uid=PHONE, message_id=out.message_id, read=True
+            records.record_receipt, workspace=1, uid=PHONE, message_id=out.message_id, read=True
         )
         assert await store.commit(lambda db: tick(db, now=alps.now))
         rows = await alps.rows("SELECT rung, text FROM reached WHERE item = ?", out.item)
@@ -151,7 +151,7 @@ async def test_silent_phone_of_a_kit_user_is_not_reported_as_unreachable(store: 
         await arrive(alps, cleo, "aa", PHONE)
         # Her phone's tick does not mean that her kit has it, and neither does its silence.
         tick = partial(
-            records.record_tick, workspace=1, uid=PHONE, message_id=out.message_id, read=False
+            records.record_receipt, workspace=1, uid=PHONE, message_id=out.message_id, read=False
         )
         assert await store.commit(lambda db: tick(db, now=alps.now))
         alps.now += OVER_AFTER_S

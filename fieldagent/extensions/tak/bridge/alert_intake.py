@@ -34,7 +34,7 @@ def accept_alert(
     db: Db, workspace: int, member: int | None, alert: PhoneAlert, now: float
 ) -> ItemResult:
     """Process an alert or its cancel. `member` is the user of the phone, or None if the user is
-    unknown.
+    unknown. The first alert of a phone adds a device for the phone.
     """
     ident = f"tak:{alert.sender.uid}"
     if trackers.find_tracker(db, workspace, ident) is None:

@@ -84,7 +84,7 @@ class TakIntake:
         elif received.kind == tak.CANCEL and event.uid.startswith(records.PREFIX):
             await self._process_cancel(event, now)
         elif received.kind in (tak.ON_PHONE, tak.READ):
-            await self._process_tick(event, now)
+            await self._process_receipt(event, now)
         elif (alert := tak.read_alert(event)) is not None:
             result = await persist(store, lambda db: self._process_alert(db, alert, now))
             self._host.note_events(result)
@@ -106,7 +106,9 @@ class TakIntake:
         return result
 
     async def _process_cancel(self, event: CotEvent, now: float) -> None:
-        """Record a cancelled alert, and send the alert again at once."""
+        """Record that somebody at the server has cancelled a user's alert. Make all open alerts
+        due, so that the bridge sends them again now.
+        """
         emergency_element = event.find("emergency")
         canceler = (
             ""
@@ -125,11 +127,11 @@ class TakIntake:
         )
         await persist(self._host.store, partial(note, canceller=canceler, now=now))
 
-    async def _process_tick(self, event: CotEvent, now: float) -> None:
+    async def _process_receipt(self, event: CotEvent, now: float) -> None:
         receipt = tak.read_receipt(event)
         is_ours = receipt is not None and await persist(
             self._host.store,
-            lambda db: records.record_tick(
+            lambda db: records.record_receipt(
                 db,
                 self._inbox.workspace,
                 receipt.sender.uid,

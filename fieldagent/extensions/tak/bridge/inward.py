@@ -70,7 +70,7 @@ class TakOutcome(NamedTuple):
 
 def accept_chat(db: Db, inbox: TakInbox, member: int, chat: GeoChat, now: float) -> TakOutcome:
     """Enter a text from a person at the TAK server as a message to a member. If the text begins
-    with `?`, only compute its cost.
+    with `?`, only compute its cost. Refuse a text that is empty, or longer than TEXT_BYTES_MAX.
     """
     text = make_visible(chat.text)
     question = tak_map.find_question(text)

@@ -147,7 +147,9 @@ class StreamSession:
         self._is_lost = False
 
     async def run(self, handle_event: Callable[[str, bytes], None]) -> NoReturn:
-        """Pass each event with its type to `handle_event`, except the answers to pings."""
+        """Pass each event with its type to `handle_event`, except the answers to pings. Raises
+        ConnectionLost when the connection ends.
+        """
         end_error: BaseException = ConnectionLost("the hub disconnects")
         try:
             async with trio.open_nursery() as nursery:
@@ -212,7 +214,9 @@ class StreamSession:
         return encode(tak.make_ping(self._uid, datetime.now(UTC)))
 
     async def send_events(self, events: Iterable[CotEvent]) -> None:
-        """Send events. Return when the server has accepted them."""
+        """Send events. Return when the server has accepted them. Raises ConnectionLost, also if the
+        server does not accept them within ANSWER_TIMEOUT_S.
+        """
         event_bytes = b"".join(map(encode, events))
         async with self._sending:
             ping = self._make_next_ping()
@@ -232,7 +236,7 @@ class StreamSession:
 
     async def _write(self, data: bytes) -> None:
         """Write data. If a timeout occurs, close the connection, because a partial event would
-        corrupt the next event.
+        corrupt the next event. Raises ConnectionLost.
         """
         try:
             with trio.move_on_after(SEND_TIMEOUT_S):

@@ -51,7 +51,7 @@ def make_position_events(
 def find_person(item: NewItem, people: Collection[int], shares: Collection[str]) -> int | None:
     """Return the member at the server who is the recipient of an item, or 0 for everyone at the
     server. Return None if the item must not be sent to the server. Items from a bridge are not
-    sent.
+    sent. An item for everyone is sent only if its kit is authenticated and its kind is in `shares`.
     """
     if item.is_from_bridge:
         return None

@@ -64,8 +64,8 @@ def list_members_with_kits(db: Db, workspace: int) -> set[int]:
 
 
 def list_kit_users(db: Db, workspace: int, limit: int) -> list[KitUser]:
-    """Return the users with kits. Users with an open SOS come first, then the order is by id. If a
-    user has several kits, the kit with the newest position is used.
+    """Return at most `limit` users with kits. Users with an open SOS come first, then the order is
+    by id. If a user has several kits, the kit with the newest position is used.
     """
     rows = db.execute(
         "SELECT member.id, member.name, latitude, longitude, position_at, coalesce(way, ''),"
@@ -252,11 +252,11 @@ def record_sent(db: Db, out: OutEvent, now: float, *, handed: bool) -> None:
         ledger.record_stage(db, out.item, out.person, Stage.HANDED_OVER, SERVER, now)
 
 
-def record_tick(
+def record_receipt(
     db: Db, workspace: int, uid: str, message_id: str, now: float, *, read: bool
 ) -> bool:
     """Record a receipt: a phone has a message from the hub, or a person has read it. Return True if
-    the message is from the hub.
+    the receipt is for a message from the hub that can still get receipts.
     """
     rows = db.execute(
         # Accept the state `waiting` too, because the receipt may arrive before the server confirms
@@ -408,7 +408,7 @@ CANCELS = 3
 
 
 def list_alerts(db: Db, workspace: int) -> list[OpenAlert]:
-    """Return the unanswered incidents, and the closed incidents whose end must still be sent."""
+    """Return the unanswered SOS of a workspace, and the closed SOS whose end must still be sent."""
     rows = db.execute(
         "SELECT sos.id, device.member, 0, sos.raised FROM sos JOIN device ON device.id = sos.device"
         " WHERE sos.workspace = ? AND sos.state = 'open' AND sos.kind = 'sos' UNION ALL"

@@ -86,7 +86,9 @@ class LanAlertReceiver:
             log.warning("the SOS of %s uses only other channels: %s", handle, plan.withheld_text)
 
     def _make_handle(self, alert: PhoneAlert) -> str:
-        """Return the name under which the journal stores the phone's incident."""
+        """Return the name under which the journal stores the phone's incident. If incidents of
+        OPEN_MAX phones are open, all further phones share the name `tak:`.
+        """
         handle = "tak:" + "".join(alert.sender.uid.split())
         if incident.find_open_of_handheld(self._journal, handle) is not None:
             return handle

@@ -73,7 +73,9 @@ def find_user(uid: str) -> int | None:
 def list_users(
     own_unit: TakUnit, mine: Iterable[PlacedPoint], others: Iterable[PlacedPoint]
 ) -> list[LanUser]:
-    """Return this kit and the other units with known positions. Each has its newest position."""
+    """Return this kit and the other units with known positions, at most PEOPLE_MAX. Each has its
+    newest position.
+    """
     newest = {own_unit.uid: LanUser(own_unit, own_unit.callsign)}
     for unit, placed in [*((own_unit, each) for each in mine), *_add_units(others)]:
         if not isinstance(placed.place, Location):

@@ -322,7 +322,7 @@ async def _open_tcp_listener(address: str) -> trio.SocketListener:
 
 async def _receive_all(stream: trio.SocketStream) -> bytes:
     """Return the bytes that a phone sends until it closes the connection. Return empty bytes if
-    there are too many.
+    there are more than EVENT_BYTES_MAX, or if the connection breaks off.
     """
     raw = b""
     try:

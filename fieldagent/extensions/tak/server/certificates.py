@@ -74,8 +74,8 @@ def add_certificate(
 
 
 def revoke_certificates(db: Db, workspace: int, member: int, now: float) -> int:
-    """Revoke all valid certificates and invitations of a user. Return the number of
-    certificates.
+    """Revoke all certificates and invitations of a user, so that others may use the user's name at
+    the server. Return the number of certificates.
     """
     db.execute("DELETE FROM tak_invitation WHERE workspace = ? AND member = ?", workspace, member)
     revoked_rows = db.execute(

@@ -121,7 +121,9 @@ class Enrolment:
 
     async def sign(self, request: Request, caller: InvitedPhone) -> Response:
         """Return a certificate for the key in a PKCS #10 request. If the key is the same, the
-        certificate is the same. Raises Problem 409 if another phone has used the invitation.
+        certificate is the same. Raises Problem 400 if the request is invalid. Raises Problem 409 if
+        another phone has used the invitation, if the invitation has expired meanwhile, or if the
+        user's name cannot be used at the server.
         """
         public = await trio.to_thread.run_sync(read_public_key, request.body)
         key = sha256(public.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo))

@@ -33,7 +33,9 @@ class CertificateTerms(NamedTuple):
 
 
 def create_invitation(db: Db, workspace: int, holder: PhoneHolder, now: float) -> str:
-    """Create an invitation and return its secret, which only the user's phone may see."""
+    """Create an invitation and return its secret, which only the user's phone may see. Delete the
+    user's oldest invitations, so that the user has at most OF_A_USER.
+    """
     token = secrets.token_urlsafe(18)
     db.execute("DELETE FROM tak_invitation WHERE expires <= ?", now)
     older = db.execute(
@@ -71,7 +73,7 @@ def use_invitation(
 ) -> CertificateTerms | None:
     """Issue a certificate with the terms `new` for a key (SHA-256 in hexadecimal), and return its
     terms. If the key has a certificate already, return the terms of that certificate. Return None
-    if the secret was used for another key.
+    if the certificate was revoked, or if the secret was used for another key.
 
     Raises Refused if the name cannot be used at the server, or if the secret is no longer valid.
     """
