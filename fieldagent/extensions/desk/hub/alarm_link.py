@@ -110,8 +110,8 @@ def make_long_code(db: Db, link: AlarmLink) -> str:
 
 
 def list_valid(db: Db, contact: int, now: float) -> list[AlarmLink]:
-    """Return the valid links of a contact. For each incident, only the newest link is returned. The
-    newest link comes first.
+    """Return the links of a contact that have not expired, also those that were used. For each
+    incident, only the newest link is returned. The newest link comes first.
     """
     rows = db.execute(
         f"SELECT {_LINK} FROM alarm_link WHERE contact = ? AND expires > ? ORDER BY id DESC",

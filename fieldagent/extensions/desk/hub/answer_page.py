@@ -86,8 +86,8 @@ class AnswerPage:
         return [Route("GET", alarm_link.PATH, self.show_question), post()]
 
     async def show_question(self, request: Request, token: str) -> Response:
-        """Show the incident behind a link, and ask for confirmation. If the link is forged or the
-        incident was acknowledged already, show this fact instead.
+        """Show the incident behind a link, and ask for confirmation. If the link is forged or no
+        longer valid, show the reason instead.
         """
         language = _choose_language(request)
 

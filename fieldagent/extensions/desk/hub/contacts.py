@@ -93,7 +93,9 @@ def find_kind(address: str, kinds: Kinds, settings: Own | None = None) -> Contac
 def add_contact(
     db: Db, workspace: int, new: NewContact, *, now: float, actor: str = ADMINISTRATION
 ) -> int:
-    """Add a contact and return its id. Raises Refused with the reason if the contact is invalid."""
+    """Add a contact and return its id. Raises Refused with the reason if the contact is invalid, or
+    if the workspace has CONTACTS_MAX contacts.
+    """
     check_name(new.name)
     kind = new.kind or find_kind(new.address, get_contact_kinds()).name
     ((contact_count,),) = db.execute(
@@ -256,7 +258,8 @@ def add_browser(
     language: str = ENGLISH,
 ) -> int:
     """Add a dispatcher's browser with its `subscription` (JSON), and return its id. If the browser
-    exists already, change only its language.
+    exists already, change only its language. A dispatcher keeps only the newest BROWSERS_MAX
+    browsers.
     """
     known_rows = db.execute(
         "SELECT id, workspace, member FROM alarm_contact WHERE kind = ? AND address = ?",

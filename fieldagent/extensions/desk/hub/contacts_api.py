@@ -212,7 +212,9 @@ class ContactsApi:
         return Response(204)
 
     async def test(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
-        """Send a contact a message that is marked as a test."""
+        """Send a contact a message that is marked as a test. Raises Problem 429 if too many
+        messages were sent, and Problem 422 if the service does not accept the message.
+        """
         refuse_others(request, ())
 
         def prepare_test(db: Db, now: float) -> tuple[AlarmContact, str]:

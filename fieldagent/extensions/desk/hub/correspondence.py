@@ -89,7 +89,9 @@ def join_names(writings: list[WrittenMessage]) -> str:
 
 
 def send_answer(db: Db, writings: list[WrittenMessage], answer: ContactAnswer, now: float) -> str:
-    """Send the answer to the kit, and return the result in one or two words."""
+    """Send the answer to the kit, and return the result in one or two words. If it cannot be sent,
+    or if its author is new, also queue a reply to the author.
+    """
     visible_text = make_visible(answer.text)
     meant_messages = (
         writings
@@ -166,7 +168,9 @@ def _note_read(db: Db, message: WrittenMessage, answer: ContactAnswer, now: floa
 
 
 def _queue_reply(db: Db, message: WrittenMessage, outcome: str, text: str, now: float) -> str:
-    """Queue a reply to the author of the answer. Return `outcome`."""
+    """Queue a reply to the author of the answer, unless a limit of replies is reached. Return
+    `outcome`.
+    """
     ((lately,),) = db.execute(
         "SELECT count(*) FROM outward WHERE address = ? AND text <> '' AND not_before > ?",
         *(message.address, now - 3_600.0),

@@ -312,7 +312,7 @@ class _Notifications:
 
     async def list_due(self, free: int) -> tuple[float, list[Notification]]:
         """Return the Unix time when the next notification is due, and the notifications that this
-        process has claimed.
+        process has claimed. If the store is unavailable, return 0 and no notifications.
         """
         with log_once():
             next_due = await self.store.read(compute_next_due)

@@ -110,7 +110,9 @@ def _require_library() -> None:
 def _read_members(
     request: Request, names: tuple[str, ...], more: tuple[str, ...] = ()
 ) -> dict[str, str]:
-    """Return the members `names` of the body. The members in `more` are optional."""
+    """Return the members `names` of the body. The members in `more` are optional. Raises Problem
+    400 if the body is not JSON, and Problem 422 if a member is missing, unknown or not a text.
+    """
     try:
         body = load_document(get_required_body(request))
     except NotJson as error:

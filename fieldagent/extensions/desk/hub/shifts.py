@@ -54,7 +54,7 @@ class Hours(NamedTuple):
         return is_among(self.begins, self.ends, now % _DAY / _MINUTE)
 
     def compute_next_change(self, now: float) -> float:
-        """Return the next Unix time when the hours begin or end."""
+        """Return the next Unix time when the hours begin or end, or infinity if they never end."""
         if self.begins == self.ends:
             return inf
         today = now - now % _DAY
@@ -67,9 +67,9 @@ class Hours(NamedTuple):
 
 
 def take_watch(db: Db, workspace: int, member: int, seconds: float, now: float) -> None:
-    """Put a dispatcher on watch for `seconds`, and end the shift of the dispatcher who hands over.
-    If the dispatcher is on watch already, the shift ends `seconds` from now. Raises Refused if the
-    member may not answer an SOS.
+    """Put a dispatcher on watch for `seconds`, at most SHIFT_MAX_S. End the shift of the dispatcher
+    who hands over. If the dispatcher is on watch already, the shift ends `seconds` from now. Raises
+    Refused if the member may not answer an SOS.
     """
     _check_can_answer(db, workspace, member)
     until = now + min(seconds, SHIFT_MAX_S)
