@@ -153,11 +153,11 @@ class AprsPeople:
             # This is a gateway's copy of a packet from this kit, so ignore it.
             return
         now, raw = trio.current_time(), (str(frame.destination), frame.info)
-        became = self._door.judge(report, raw, self._format_call, now)
-        if became == "taken" and len(self._waiting_reports) >= WAITING_MAX:
-            became = "limited"
-        self._note(became)
-        if became == "taken":
+        result = self._door.judge(report, raw, self._format_call, now)
+        if result == "taken" and len(self._waiting_reports) >= WAITING_MAX:
+            result = "limited"
+        self._note(result)
+        if result == "taken":
             self._process_report(report)
 
     @property

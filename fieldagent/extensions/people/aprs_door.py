@@ -38,9 +38,9 @@ class FrameAdmission:
         self._next = {False: 0.0, True: 0.0}
 
     def judge(self, report: AprsHeard, frame: tuple[str, bytes], callsign: str, now: float) -> str:
-        """Return the decision about a frame. `frame` contains the frame's destination and its
-        information field. `callsign` is the kit's callsign. `now` is the time in seconds of any
-        monotonic clock.
+        """Return the decision about a frame: `taken`, `unlisted`, `copies` (a repeat) or `limited`.
+        `frame` contains the frame's destination and its information field. `callsign` is the kit's
+        callsign. `now` is the time in seconds of any monotonic clock.
         """
         if not self._admits(report.source.lower()):
             return "unlisted"

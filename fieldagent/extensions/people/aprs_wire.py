@@ -135,7 +135,7 @@ def _parse_content(
 
 def _parse_message(text: str) -> AprsMessage | AprsAnswer | None:
     """Parse `:ADDRESSEE:text{id`. The text of an acknowledgement is `ack` and the id, that of a
-    rejection `rej` and the id.
+    rejection `rej` and the id. Return None if there is no addressee.
     """
     head = _ADDRESSED.match(text)
     if head is None:

@@ -14,7 +14,9 @@ from fieldagent.system.finding import Finding
 def check(
     settings: PeopleSettings, mesh: Mapping[str, Any] | None, folder: Path
 ) -> Iterator[Finding]:
-    """Yield the state of the radio, from the running agent's status or from the radio's port."""
+    """Yield the state of the radio, from the running agent's status or from the radio's port. If no
+    agent runs, a radio at a TCP address is not checked.
+    """
     port = settings.port or ""
     if mesh:
         text = f"people's radio at {port}: {mesh['reason'] or mesh['state']}"

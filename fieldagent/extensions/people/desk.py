@@ -131,8 +131,10 @@ class Desk:
         return own if own is not None else 0 if self.caveat else CREDITS_PER_DAY
 
     async def process_report(self, report: HandheldReport) -> bool:
-        """Process a received report. Return True if the report was accepted and is on disk. Return
-        False if the sender must be notified of a refusal. Raises the journal's errors.
+        """Process a received report. Return False if the sender must be notified of a refusal,
+        otherwise True. An accepted report is then on disk. A repeat gets the result of the first
+        report. A text that came over the internet is not accepted; people only see a call for help
+        in it. Raises the journal's errors.
         """
         await self._store_signal(report)
         content = report.what
@@ -272,7 +274,8 @@ class Desk:
 
     async def _handle_unauthenticated(self, report: HandheldReport, text: HandheldText) -> bool:
         """Show people a call for help from an unauthenticated sender, without raising an alarm. If
-        the person is known, send the call as a message.
+        the person is known, send the call as a message. Otherwise refuse it. Return True if the
+        message was accepted.
         """
         person = self.find_holder(report.handle)
         self.unbelieved.add_call(report.handle, self.journal.clock.now())

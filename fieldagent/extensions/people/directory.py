@@ -67,8 +67,9 @@ class Handles(NamedTuple):
     """Returns True if a handle belongs to the kind of the kit's radio."""
 
     def find_by_name(self, name: str) -> str | None:
-        """Return the handheld of the person with this name, or None if there is no such handheld or
-        more than one.
+        """Return a handheld of the person with this name. A person in the directory may have
+        several; the first one that the radio can reach is returned. Return None if no handheld has
+        the name, or if several handhelds outside the directory have it.
         """
         person = directory.find_by_name(self.journal, name)
         if person is not None and (reached := self._list_reached(person.handles)):

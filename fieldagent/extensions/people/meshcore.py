@@ -209,7 +209,7 @@ class MeshcorePeople:
         self._contacts = {each.key: each for each in await self._host.list_contacts()}
 
     async def _fetch(self) -> None:
-        """Request the next message from the radio. Raises RadioLost."""
+        """Request the next message from the radio, and process it. Raises RadioLost."""
         kinds = (
             CompanionMessage.TEXT,
             CompanionMessage.CHANNEL_TEXT,
@@ -329,8 +329,9 @@ class MeshcorePeople:
     def _queue_contact(
         self, contact: CompanionContact, number: int, since: datetime | None
     ) -> None:
-        """Queue a report with a contact's name and position. `number` 0 means that the radio knew
-        them before, since `since`.
+        """Queue a report with a contact's name and position. If `number` is 0, the radio knew the
+        contact before, and `since` is the latest possible time of its position, or None if that is
+        unknown.
         """
         if contact.type != ContactType.CHAT:
             return

@@ -202,8 +202,9 @@ class CompanionHost:
         return contacts[0] if contacts else None
 
     async def set_clock(self, clock: Callable[[], float]) -> bool:
-        """Set the radio's clock if it is slow. The clock is slow after each restart of the radio,
-        because the radio has no battery for it. Return True if the clock was set. Raises RadioLost.
+        """Set the radio's clock if it is slow by more than CLOCK_MAX seconds. The clock is slow
+        after each restart of the radio, because the radio has no battery for it. Return True if the
+        clock was set. Raises RadioLost.
         """
         try:
             device_time = wire.decode_time(

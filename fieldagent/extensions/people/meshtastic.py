@@ -115,8 +115,8 @@ class MeshtasticPeople:
         )
 
     def _read_content(self, packet: MeshPacket, data: MeshData) -> Any:
-        """Return the content of a packet, or None if the packet is not for the kit. Raises
-        RemoteProtocolError for malformed data.
+        """Return the content of a packet, or None if the packet is not for the kit or contains
+        nothing that the kit uses. Raises RemoteProtocolError for malformed data.
         """
         if data.port in (Port.TEXT, Port.ALERT):
             return self._read_text(packet, data)
