@@ -130,7 +130,7 @@ class GsmModem:
     async def _write_message(self, pdu: bytes) -> GsmEvent:
         """Write the message and return the modem's reply. If another message arrives meanwhile, the
         modem has finished its exchange with the network. If the reply does not arrive soon after
-        that, it is lost.
+        that, it is lost. Raises GsmSilent.
         """
         with waits.move_on_after(sms_modem.SEND_SECONDS) as limit:
             await self.port.write(pdu)

@@ -16,8 +16,9 @@ UCS-2."""
 
 
 def make_short_text(notice: Notice, *, answers: bool) -> str:
-    """Return a text that fits into a few SMS: the device, the text, the map, and how to answer.
-    `answers` is True if a reply by SMS reaches the hub.
+    """Return a text that fits into a few SMS: the device, the text, the map, and how to answer. If
+    the notice must be sent in full (`whole`), return its text unchanged. `answers` is True if a
+    reply by SMS reaches the hub.
     """
     translate = partial(translate_from, __package__, notice.language)
     if notice.whole:
