@@ -69,7 +69,8 @@ def verify_release(
     content: bytes, signature: str, kind: str, keys: Sequence[TrustedKey]
 ) -> Release:
     """Verify the signature of a file, and return the release in it. Raises NotSigned if the
-    signature is invalid, and UpdateRefused if openssl is missing.
+    signature is invalid, has expired or is for another `kind`, and UpdateRefused if openssl is
+    missing.
     """
     try:
         comment = verify(content, parse_signature(signature), keys)

@@ -161,8 +161,8 @@ def _start_anew() -> int:
 
 
 def _boot(slots: SystemSlots, trial: SystemTrial) -> SystemTrial:
-    """Make the boot loader try the system at the next start, unless it has already tried the
-    system.
+    """Make the boot loader try the system at the next start. Return the changed trial. Its phase is
+    `back` if the boot loader has already tried the system, or if this step fails.
     """
     state = slots.get_state(trial.slot)
     if state == "spent" or trial.starts >= IGNORED_STARTS_MAX:
@@ -217,8 +217,8 @@ def _find_state_file(trial: SystemTrial) -> Path:
 
 
 def _write_system(place: Place, slots: SystemSlots) -> SystemTrial:
-    """Write the system. If the system is refused or the disk is full, end the trial. The running
-    system is not changed. Raises OSError.
+    """Write the system and return the changed trial. If the system is refused or cannot be written,
+    the trial ends. The running system is not changed.
     """
     trial = load_trial(place)
     try:

@@ -188,7 +188,7 @@ def _roll_back(place: Place, trial: Trial) -> None:
 
 def send_to_hub(settings: Path, text: str) -> None:
     """Send the hub a message from this kit, only over IP. The message waits in the queue like any
-    other message.
+    other message. If no agent responds, or the kit has no IP link, send nothing.
     """
     started_at = time.monotonic()
     while (status := kit_health.fetch_status(settings)) is None:

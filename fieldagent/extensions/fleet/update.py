@@ -228,7 +228,8 @@ def _find_by_delta(
     source: str, now: bytes, keys: Sequence[TrustedKey], place: Place
 ) -> tuple[bytes, Release] | None:
     """Return the program that a delta at the source creates. Return None if there is no usable
-    delta for the current program. The caller then uses the complete program.
+    delta for the current program. The caller then uses the complete program. Raises
+    ServerUnreachable.
     """
     try:
         running_contents = get_contents(now)
@@ -289,8 +290,8 @@ def _fetch_channels(port: int) -> dict[str, str]:
 
 
 def follow_update(place: Place, offered: Trial, *, as_json: bool) -> int:
-    """Print the progress until the unit has ended, and return the exit code. If this command ends,
-    the unit continues.
+    """Print the progress until the unit has ended, and return the exit code. If the unit takes too
+    long, stop and return ERROR. If this command ends, the unit continues.
     """
     until = time.monotonic() + 60 * offered.minutes + 2 * kit_health.SILENCE_S
     phase = ""

@@ -73,8 +73,8 @@ def _process_stored_offer(order: UpdateOrder, place: Place) -> int:
 def _begin_offered_trial(
     order: UpdateOrder, place: Place, body: bytes, state: Path
 ) -> tuple[int, str]:
-    """Begin the trial of an offer. Return the number of the offer, and the reason for a refusal or
-    an empty string.
+    """Begin the trial of an offer, unless this offer was already processed. Return the number of
+    the offer, and the reason for a refusal or an empty string.
     """
     try:
         offer = decode(body)
