@@ -251,7 +251,9 @@ class PacketReader:
 
 
 def _read_head(buffer: bytearray) -> tuple[int, int] | None:
-    """Return the position and the length of a packet's rest, or None if more bytes are needed."""
+    """Return the position and the length of a packet's rest, or None if more bytes are needed.
+    Raises RemoteProtocolError if the length is malformed.
+    """
     size = 0
     for place in range(4):
         if len(buffer) < place + 2:
@@ -283,7 +285,10 @@ def _read(kind: int, flags: int, rest: bytes) -> FromBroker:
 
 
 def _read_publish(flags: int, beginning: bytes, size: int) -> Published:
-    """Parse a PUBLISH. `beginning` is the beginning of its rest, which has `size` bytes."""
+    """Parse a PUBLISH. `beginning` is the beginning of its rest, which has `size` bytes. A payload
+    that is too long is left out, and the result contains its length in `skipped`. Raises
+    RemoteProtocolError for malformed data.
+    """
     quality = flags >> 1 & 3
     if quality > 1:
         raise RemoteProtocolError(f"a message has QoS {quality}, which was not requested")

@@ -90,7 +90,9 @@ class ShortSessions:
             report_ready()
 
     def judge(self, error: BrokerLost, duration_s: float) -> BrokerLost:
-        """Return the error to report for a session that lasted `duration_s` seconds."""
+        """Return the error to report for a session that lasted `duration_s` seconds. If the broker
+        has closed several short sessions in a row, return an error that explains this.
+        """
         self._count = self._count + 1 if error.closed and duration_s < SHORT_SESSION_S else 0
         if not self.often:
             return error
@@ -189,7 +191,9 @@ class MqttSession:
         raise BrokerLost(text)
 
     async def run(self, handle_message: Callable[[Published], Awaitable[None]]) -> NoReturn:
-        """Pass each received message to `handle_message`, which must not wait for the broker."""
+        """Pass each received message to `handle_message`, which must not wait for the broker.
+        Raises BrokerLost when the session ends.
+        """
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._send_pings)
@@ -296,7 +300,9 @@ class MqttSession:
         raise loss
 
     async def _send(self, packet: bytes) -> None:
-        """Send one complete packet at a time, because a broker cannot read a partial packet."""
+        """Send one complete packet at a time, because a broker cannot read a partial packet. Raises
+        BrokerLost.
+        """
         async with self._sending:
             if self._loss is not None:
                 raise self._loss
@@ -315,7 +321,7 @@ class MqttSession:
             raise loss
 
     async def _receive(self) -> list[FromBroker]:
-        """Return at least one received packet."""
+        """Return at least one received packet. Raises BrokerLost."""
         packets: list[FromBroker] = []
         while not packets:
             try:

@@ -61,7 +61,9 @@ class CommandAdmission:
         self.budget = budget
 
     async def receive_message(self, sender: str, body: bytes) -> dict[str, Any]:
-        """Return the answer for the sender. The result of the command is then on disk."""
+        """Return the answer for the sender. If the command is accepted, its Package is then on
+        disk.
+        """
         key = None
         try:
             with convert_refusals():

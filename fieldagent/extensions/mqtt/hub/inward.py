@@ -111,7 +111,10 @@ def carry_out(
     body: bytes,
     now: float,
 ) -> BrokerOutcome:
-    """Carry out a command in the database. If the command has no key, `mark` identifies it."""
+    """Carry out a command in the database, and return the answer. A repeated command only gets the
+    earlier answer. A dry run only computes the cost. If the command has no key, `mark` identifies
+    it.
+    """
     key = None
     try:
         document = parse_document(body)

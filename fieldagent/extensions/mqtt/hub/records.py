@@ -49,7 +49,9 @@ def store_last_event(db: Db, up_to: int) -> None:
 
 
 def list_fresh_items(db: Db, workspace: int, after: int, limit: int) -> list[KitItem]:
-    """Return the next items from kits after the item id `after`."""
+    """Return at most `limit` items from kits after the item id `after`, in order. Items that kits
+    sent back after a restore are not included.
+    """
     rows = db.execute(
         "SELECT id, accepted, source_device, kind, sos, target IS NOT NULL OR team IS NOT NULL,"
         " request_id FROM item WHERE workspace = ? AND id > ? AND source_device IS NOT NULL"
@@ -101,7 +103,9 @@ class ItemDeliverySteps(NamedTuple):
 
 
 def list_unpublished_steps(db: Db, now: float) -> list[ItemDeliverySteps]:
-    """Return the items with delivery steps that were not published yet. Each has all its steps."""
+    """Return the items of the last day with delivery steps that were not published yet. Each has
+    all its steps. Only the newest STEPS_MAX items are searched.
+    """
     rows = db.execute(
         "SELECT mqtt_item.item, topic, request_id, steps, (SELECT count(*) FROM reached"
         " WHERE reached.item = mqtt_item.item) + (SELECT count(*) FROM delivery"
