@@ -79,7 +79,7 @@ def add_fence(
 ) -> int:
     """Add a fence and return its id. The last positions of the kits determine their sides, without
     an alarm. Raises Refused if the name is invalid or in use, if there are `FENCES_MAX` fences, or
-    if a kit is unknown.
+    if a kit or the group is unknown.
     """
     check_name(name)
     names = [row["name"] for row in list_fences(db, workspace)]

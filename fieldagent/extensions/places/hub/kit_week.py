@@ -170,7 +170,9 @@ def _list_sent(
 def _list_received(
     db: Db, workspace: int, device: int, week: Week, now: float
 ) -> list[ReceivedItem]:
-    """Return the items for the kit, oldest first."""
+    """Return the items for the kit in the week, oldest first. Reading stops after ITEMS_MAX
+    items.
+    """
     everything = Caller(0, "", workspace, frozenset(), 0, "Integration", "", "", False)
     deliveries: list[ReceivedItem] = []
     before: int | None = END

@@ -28,7 +28,9 @@ class ReportsApi:
         return [self._acts.route("GET", "/api/devices/{id}/report", self.report)]
 
     async def report(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
-        """Return the report of the current week, or of the requested week."""
+        """Return the report of the current or the requested week, as JSON or in the requested
+        format. Raises Problem 400 if the week is invalid.
+        """
         refuse_others(request, ("week", "format"))
         now = self._acts.clock()
         format_name = read_one_of(request, "format", ("json", *FORMATS)) or "json"

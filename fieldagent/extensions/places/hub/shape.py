@@ -293,8 +293,8 @@ def _check(longitude: float, latitude: float, name: str) -> None:
 
 
 def _find_crossing(ring: Sequence[Point]) -> tuple[int, int] | None:
-    """Return the first two sides that cross each other, by the indexes of their first points.
-    Return None if no sides cross.
+    """Return the first two sides that cross each other, by the numbers of their first points,
+    counted from 1. Return None if no sides cross.
     """
     sides = [*pairwise(ring)]
     for index, (a, b) in enumerate(sides):

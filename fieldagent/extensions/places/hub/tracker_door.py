@@ -102,12 +102,12 @@ class TrackerRoutes:
                 db, source.workspace, report, now
             )
 
-        became = await self._store.commit(carry_out)
-        if not isinstance(became, ItemResult):
+        result = await self._store.commit(carry_out)
+        if not isinstance(result, ItemResult):
             self._note(kind.name, ItemResult.LIMITED)
-            raise make_too_many("this address has been used too often", became)
-        self._note(kind.name, became)
-        if became is ItemResult.REFUSED:
+            raise make_too_many("this address has been used too often", result)
+        self._note(kind.name, result)
+        if result is ItemResult.REFUSED:
             self._warn_of_unknown(kind, source, report)
             reason = f"the tracker {report.ident!r} is not added: use `fieldagent hub tracker add`"
             raise Problem(404, reason)
