@@ -114,7 +114,9 @@ def insert(
     *,
     conflict: str = "",
 ) -> list[tuple[Any, ...]]:
-    """Insert many rows with few statements. `conflict` is the SQL text after ON CONFLICT."""
+    """Insert many rows with few statements. Return the columns `returning` of the inserted rows, or
+    an empty list if `returning` is empty. `conflict` is the SQL text after ON CONFLICT.
+    """
     if not rows:
         return []
     names = ", ".join(columns)

@@ -49,7 +49,9 @@ def _is_public(address: Address, allowed_networks: Sequence[Network]) -> bool:
 
 
 def _list_meant(address: Address) -> list[Address]:
-    """Return the address itself, or the IPv4 addresses to which an IPv6 address leads."""
+    """Return the addresses that a connection to `address` may reach: the address itself, unless it
+    only stands for an IPv4 address, and the IPv4 addresses in it.
+    """
     if isinstance(address, ipaddress.IPv4Address):
         return [address]
     if address.ipv4_mapped is not None:
@@ -65,8 +67,8 @@ def _list_meant(address: Address) -> list[Address]:
 
 
 def open_public(allowed_networks: Sequence[Network] = ()) -> Opener:
-    """Return a function that connects like `trio.open_tcp_stream`, but raises RequestFailed for an
-    address that is not public.
+    """Return a function that connects like `trio.open_tcp_stream`. The function raises
+    RequestFailed if an address of the host is neither public nor in `allowed_networks`.
     """
 
     async def open_stream(host: str, port: int) -> trio.SocketStream:

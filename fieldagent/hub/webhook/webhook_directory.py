@@ -149,7 +149,7 @@ def list_webhooks(db: Db, workspace: int) -> list[Row]:
 def enable_webhook(
     db: Db, workspace: int, webhook: int, *, now: float, actor: str = ADMINISTRATION
 ) -> None:
-    """Enable a webhook, and retry its failed requests at once. Raises Refused if the workspace does
+    """Enable a webhook, and make its failed requests due now. Raises Refused if the workspace does
     not have the webhook.
     """
     _check_one(
@@ -241,7 +241,7 @@ def replay_dead_letters(
     db: Db, workspace: int, request_id: str | None, *, now: float, actor: str = ADMINISTRATION
 ) -> int:
     """Send the dead letters of an item again, or all dead letters if `request_id` is None. Return
-    the number of requests.
+    the number of requests. Raises Refused if there are none.
     """
     one_item = (
         "" if request_id is None else " AND item = (SELECT id FROM item WHERE request_id = ?)"

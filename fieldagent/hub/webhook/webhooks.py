@@ -130,8 +130,9 @@ class _Posts:
             flow.under_way += runs
 
     async def carry_out(self, posts: Sequence[WebhookPost]) -> None:
-        """Send the requests one after the other until one fails. If the hub is killed before a
-        result is stored, the hub repeats the request with the same id.
+        """Send the requests one after the other until one fails. If the hub stops, or after
+        TURN_MAX_S, release the claims of the rest. If the hub is killed before a result is stored,
+        the hub repeats the request with the same id.
         """
         until = trio.current_time() + TURN_MAX_S
         try:
@@ -207,7 +208,7 @@ def _release_all(db: Db, runs: Sequence[Sequence[WebhookPost]]) -> None:
 async def test_call(
     webhook: Webhook, *, clock: Callable[[], float], open_stream: Opener
 ) -> HandoverResult:
-    """Send a request that is marked as a test."""
+    """Send a request that is marked as a test, and return the result."""
     request_id = str(uuid.uuid4())
     now = datetime.fromtimestamp(clock(), UTC)
     hub = Identity("0", "fieldagent hub", "Integration")
