@@ -113,8 +113,8 @@ def _write_card(folder: Path, settings: str, files: CardFiles) -> str:
 
 @make_transaction
 def retry_device(call: Call) -> Result:
-    """Retry all waiting requests to a device's satellite operator at once, and print the number of
-    messages.
+    """Retry all waiting requests to a device's satellite operator immediately, and print the number
+    of messages.
     """
     return {"id": call.device, "messages": operator_trouble.call_again(call.db, call.device)}
 

@@ -99,8 +99,8 @@ def _format_credits(estimate: KeyPrice, hub: HubSettings) -> str:
 
 
 def _confirm_price(arguments: argparse.Namespace, estimate: KeyPrice, hub: HubSettings) -> str:
-    """Ask the user to confirm the price, and return the bearer to use. Raises Refused if the user
-    does not confirm.
+    """Ask the user to confirm the price. Return the bearer to use, or an empty text for any bearer.
+    Raises Refused if the user does not confirm.
     """
     if arguments.by or not estimate.by_satellite or arguments.yes:
         return arguments.by or ""

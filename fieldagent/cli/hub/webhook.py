@@ -119,7 +119,7 @@ def list_webhooks(call: Call) -> Result:
 
 @make_transaction
 def enable(call: Call) -> Result:
-    """Enable a webhook, and make its failed deliveries due at once."""
+    """Enable a webhook, and make its failed deliveries due immediately."""
     webhook_directory.enable_webhook(*call.here, call.arguments.id, now=call.now)
     return {"id": call.arguments.id, "enabled": True}
 

@@ -1,5 +1,5 @@
-"""`fieldagent satellite`: makes the modem try at once, for example when it has a view of the sky,
-and shows the traffic on its serial line.
+"""`fieldagent satellite`: makes the modem try immediately, for example when it has a view of the
+sky, and shows the traffic on its serial line.
 """
 
 from __future__ import annotations

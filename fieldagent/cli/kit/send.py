@@ -93,8 +93,8 @@ def _post(arguments: argparse.Namespace, body: dict[str, Any]) -> dict[str, Any]
 
 def finish(arguments: argparse.Namespace, package: dict[str, Any]) -> int:
     """Wait for the end of a Package, unless --no-wait is set, and print the Package. Return the
-    exit code of its status, or OK if it has no status yet. Raises CallFailed if the agent does not
-    respond.
+    exit code of its status, or OK if it has no status yet. Return NO_PERSON if the hub has the
+    Package but cannot reach the addressee. Raises CallFailed if the agent does not respond.
     """
     if not arguments.no_wait:
         try:
@@ -104,8 +104,8 @@ def finish(arguments: argparse.Namespace, package: dict[str, Any]) -> int:
             hint = f"Package {package['id']} was accepted: `fieldagent show {package['id']}` shows"
             raise CallFailed(f"{hint} its progress; {failed}", failed.code) from None
     status = package["status"]
-    became = format_state(status or "queued")
-    show(arguments, package, f"Package {package['id']}: {became}{_format_reasons(package)}")
+    status_text = format_state(status or "queued")
+    show(arguments, package, f"Package {package['id']}: {status_text}{_format_reasons(package)}")
     addressee_name = getattr(arguments, "to", None)
     if (
         status == "Delivered"

@@ -114,7 +114,9 @@ def _find_devices(
 def _ask_for_settings(
     plan: Proposal, devices: list[FoundDevice], text: str, more: Mapping[str, str]
 ) -> tuple[Proposal, dict[str, str]]:
-    """Ask for settings that no device can report. If the answer is empty, leave the device out."""
+    """Ask for settings that no device can report. If the answer is empty, leave the device out.
+    Return the new proposal, and all settings that people have given.
+    """
     answers = dict(more)
     for port, names in plan.needed.items():
         print(escape_line(f"{port}={plan.by_port[port][port]} needs more; nothing leaves it out"))

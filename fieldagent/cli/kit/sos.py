@@ -70,7 +70,8 @@ def _make_request(arguments: argparse.Namespace) -> dict[str, Any]:
 
 def _follow_sos(arguments: argparse.Namespace, incident: dict[str, Any]) -> int:
     """Print each stage when it is reached, until the SOS has left the kit or, if --until-seen is
-    set, until a person has seen it.
+    set, until a person has seen it. Return ERROR if no channel can send the SOS, CANCELED if it was
+    cancelled, and otherwise OK.
     """
     known_steps: list[dict[str, Any]] = []
     if sys.stderr.isatty():

@@ -104,7 +104,9 @@ class _Tracker:
             time.sleep(RETRY_S)
 
     def _read_fixes(self) -> Iterator[Fix]:
-        """Yield the fixes from gpsd, until gpsd ends the connection."""
+        """Yield the fixes from gpsd. Raises GpsdLost if gpsd cannot be reached, sends nothing, or
+        ends the connection.
+        """
         gpsd_name = f"gpsd at {self.gpsd[0]}:{self.gpsd[1]}"
         try:
             with socket.create_connection(self.gpsd, timeout=SILENCE_S) as line:

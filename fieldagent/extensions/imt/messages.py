@@ -396,8 +396,8 @@ class MtAssembly:
         self._segments.setdefault(segment.key, {})[segment.start] = segment.data
 
     def finish_message(self, event: MtEnded) -> MtMessage | None:
-        """Return the message that has ended, or None if the message was aborted or has no
-        segments.
+        """Return the message that has ended, or None if the message was aborted or has no segments.
+        If bytes are missing or the CRC is wrong, the message describes this damage.
         """
         segments = self._segments.pop(event.key, {})
         if event.status != COMPLETE or not segments:

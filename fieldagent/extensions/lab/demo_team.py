@@ -85,7 +85,9 @@ def _make_kit_settings(
 
 
 async def _run(kits: Sequence[Settings], loss: int, stop_requests: StopRequests) -> None:
-    """Run the kits. When one of them ends, end the others too."""
+    """Run the kits, and print the addresses of their pages. Pass the first stop signal to all kits.
+    If one kit fails, end the others too.
+    """
     async with trio.open_nursery() as nursery:
         tell_channels, pages = [], []
         for kit in kits:

@@ -38,7 +38,7 @@ from fieldagent.wire.envelope import derive_key
 
 
 def print_line(line: str) -> None:
-    """Print a line of the simulation at once, with control characters escaped."""
+    """Print a line of the simulation immediately, with control characters escaped."""
     print(f"[sky] {escape_line(line)}", flush=True)
 
 

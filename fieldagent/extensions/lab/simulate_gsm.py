@@ -49,7 +49,7 @@ FULL_SIM_TEXT = "the SIM is full: nothing is stored"
 
 
 def print_line(line: str) -> None:
-    """Print a line of the simulation at once, with control characters escaped."""
+    """Print a line of the simulation immediately, with control characters escaped."""
     print(f"[gsm] {escape_line(line)}", flush=True)
 
 

@@ -41,7 +41,7 @@ Kind: TypeAlias = "tuple[RadioKind, SharedAir]"
 
 
 def print_line(line: str) -> None:
-    """Print a line of the simulation at once, with control characters escaped."""
+    """Print a line of the simulation immediately, with control characters escaped."""
     print(f"[air] {escape_line(line)}", flush=True)
 
 

@@ -223,7 +223,9 @@ class ImtModem:
         self.link.record_signal(sky.bars)
 
     async def _send_segment(self, request: messages.SegmentWanted) -> None:
-        """Send a segment from memory at once, because the modem waits only 0.3 s."""
+        """Send a segment from memory immediately, because the modem waits only 0.3 s. If the
+        message has ended or was given up, send nothing.
+        """
         outgoing = self.outgoing
         if outgoing is None or request.key.topic != outgoing.topic or outgoing.status is not None:
             log.info("the modem asks for a message that has ended: it times out")

@@ -89,7 +89,7 @@ class SimulatedOperator:
     async def send(
         self, imei: str, body: bytes, *, number: int, priority: bool, modem: FarModem = NO_MODEM
     ) -> Verdict:
-        """Queue an MT message and send a ring alert to its modem at once. The operator never
+        """Queue an MT message and send a ring alert to its modem immediately. The operator never
         refuses a message.
         """
         await trio.lowlevel.checkpoint()

@@ -1,4 +1,4 @@
-"""Makes runs reproducible: stores commit at once, there is a single thread, and functions in
+"""Makes runs reproducible: stores commit immediately, there is a single thread, and functions in
 modules are replaced.
 """
 
@@ -24,8 +24,8 @@ def _wake(orders: Sequence[Order[C]]) -> None:
 
 
 class _SteadyGroup(GroupCommit[C]):
-    """Group commit that commits at once instead of in a thread. So the order of events depends only
-    on the seed.
+    """Group commit that commits immediately instead of in a thread. So the order of events depends
+    only on the seed.
     """
 
     async def _commit_all(self) -> None:
@@ -36,11 +36,13 @@ class _SteadyGroup(GroupCommit[C]):
 
 
 class SteadyJournal(_SteadyGroup[sqlite3.Connection], Journal):
-    """Journal of a simulated kit, which commits at once."""
+    """Journal of a simulated kit, which commits immediately."""
 
 
 class SteadyStore(SqliteStore):
-    """Store of the simulated hub, which commits at once. No other process writes to its file."""
+    """Store of the simulated hub, which commits immediately. No other process writes to its
+    file.
+    """
 
     def __init__(self, path: str) -> None:
         super().__init__(path)

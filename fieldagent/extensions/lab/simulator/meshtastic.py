@@ -207,7 +207,8 @@ class HostSide:
 
     def send_packet(self, packet: MeshPacket) -> None:
         """Send a packet from the air to the host. If no host is connected, store the packet until
-        the next host connects.
+        the next host connects. If the store is full, drop the packet, or the oldest packet if this
+        one is a text.
         """
         if self.is_connected:
             self.add_message(FromRadio(packet=packet))

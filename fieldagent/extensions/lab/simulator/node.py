@@ -70,7 +70,9 @@ class SimulatedNode:
         self.link.open(now)
 
     def drain(self, percent: int) -> None:
-        """Set the battery charge in per cent. If a host is connected, report the charge at once."""
+        """Set the battery charge in per cent. If a host is connected, report the charge
+        immediately.
+        """
         self.battery = percent
         if self.link.peer is not None:
             self._send_report()
