@@ -189,8 +189,8 @@ def install(folder: Path, version: str) -> None:
 
 @contextmanager
 def _acquire_apt_lock() -> Iterator[None]:
-    """Hold apt's lock within the context, because dpkg would fail at once if another apt process
-    were running. Raises OSError.
+    """Hold apt's lock within the context, because dpkg would fail immediately if another apt
+    process were running. Raises OSError.
     """
     until = time.monotonic() + LOCK_TIMEOUT_S
     with LOCK.open("wb") as lock:

@@ -55,7 +55,7 @@ _IS_NOTIFIED = "(about = 'all' OR about = CASE WHEN ? = 'sos' THEN 'sos' ELSE 'a
 def queue_first_messages(db: Db, id_: int, now: float) -> None:
     """Queue the messages to the contacts for an SOS that was just raised or opened again. Earlier
     messages and links about the SOS become invalid. If no dispatcher is reachable, all contacts and
-    webhooks are notified at once.
+    webhooks are notified immediately.
     """
     db.execute("UPDATE sos SET unreached = NULL WHERE id = ?", id_)
     cancel_messages(db, id_)
@@ -170,7 +170,7 @@ def _queue_step(
 
 def compute_reachable_until(db: Db, workspace: int, kind: str) -> float:
     """Return the Unix time until which a dispatcher is known to be reachable. Return infinity if
-    the workspace has a contact that is notified at once, or 0 if no console was open.
+    the workspace has a contact that is notified immediately, or 0 if no console was open.
     """
     rows = db.execute(
         f"SELECT 1 FROM alarm_contact WHERE workspace = ? AND wait = 0 AND failing_since IS NULL"

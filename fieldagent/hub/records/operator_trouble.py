@@ -96,7 +96,7 @@ def _record_trouble_end(db: Db, trouble: str, words: str, now: float) -> None:
 
 
 def call_again(db: Db, device: int) -> int:
-    """Retry all waiting messages of a device at once. Return the number of messages."""
+    """Retry all waiting messages of a device immediately. Return the number of messages."""
     rows = db.execute(
         "UPDATE mobile_terminated SET not_before = 0 WHERE device = ? RETURNING id", device
     )

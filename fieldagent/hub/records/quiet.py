@@ -2,7 +2,7 @@
 
 An SOS or an overdue check-in never waits. When the quiet hours end, a contact gets all waiting
 alarms in one message. A contact's own quiet hours take precedence over those of its workspace.
-Webhooks, the desk and the log get every alarm at once.
+Webhooks, the desk and the log get every alarm immediately.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Incidents that a kit names as open before any of their items has arrived.
 
 The cause is a restored database, or items that are still under way. The hub notifies contacts and
-the desk of the incident at once. Webhooks need an item, so they get an item of the hub if no item
-of the kit arrives soon.
+the desk of the incident immediately. Webhooks need an item, so they get an item of the hub if no
+item of the kit arrives soon.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ class Places(NamedTuple):
     of_positions: Iterator[int]
     """Places for new positions (`newest`), in the order of their workspaces."""
     with_exceptions: set[int]
-    """Workspaces in which some devices get their rows at once (`list_direct`)."""
+    """Workspaces in which some devices get their rows immediately (`list_direct`)."""
 
 
 _HAS_EXCEPTIONS = (
@@ -84,9 +84,9 @@ def _count_up(places: dict[int, int], workspaces: Sequence[int]) -> Iterator[int
 
 
 def list_direct(db: Db, workspaces: Collection[int], *, positions: bool) -> list[int]:
-    """Return the devices in these workspaces that get a row of each item at once, or a row of each
-    position if `positions` is True. Most workspaces have no such device, so the query uses indexes
-    that contain only these devices.
+    """Return the devices in these workspaces that get a row of each item immediately, or a row of
+    each position if `positions` is True. Most workspaces have no such device, so the query uses
+    indexes that contain only these devices.
     """
     if not workspaces:
         return []

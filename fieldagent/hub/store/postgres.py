@@ -4,8 +4,8 @@ The store runs psycopg 3 in worker threads, because psycopg's asynchronous inter
 asyncio. One connection writes, in transactions that callers share. A few connections read. One
 connection listens for announcements, and shows the store whether the database responds.
 
-If the database does not respond or accepts no write, each call fails at once instead of waiting.
-The database is considered available again after it has accepted a write.
+If the database does not respond or accepts no write, each call fails immediately instead of
+waiting. The database is considered available again after it has accepted a write.
 """
 
 from __future__ import annotations

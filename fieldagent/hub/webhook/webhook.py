@@ -23,7 +23,7 @@ class Webhook:
     failing_since: float | None = None
     after: int = 0
     """Minutes after which the hub sends an unanswered SOS to this webhook, which then gets nothing
-    else. If 0, the webhook gets all items at once."""
+    else. If 0, the webhook gets all items immediately."""
 
     batch: int = 0
     """Largest number of items in one request, whose body is then an array. If 0, each item is a

@@ -117,7 +117,7 @@ class HubRoutes:
 
     def find_route_to_announce(self, *, has_other_content: bool) -> RouteToHub | None:
         """Return our route if it must be announced now, otherwise None. A changed route is
-        announced at once, in its own packet if necessary. An unchanged route is announced after
+        announced immediately, in its own packet if necessary. An unchanged route is announced after
         REPEAT_AFTER_S if the packet `has_other_content`, and after ANNOUNCE_AFTER_S in its own
         packet.
         """

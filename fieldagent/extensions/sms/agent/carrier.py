@@ -439,9 +439,9 @@ class SmsCarrier:
             modem.arrived = True
 
     async def _read_again(self, modem: SmsModem, unreadable: Sequence[StoredMessage]) -> None:
-        """Read unreadable messages again, the first time at once. The line may have noise, and the
-        modem has the only copy. After `READ_ATTEMPTS_MAX` attempts, store the message unchanged and
-        delete it from the modem.
+        """Read unreadable messages again, the first time immediately. The line may have noise, and
+        the modem has the only copy. After `READ_ATTEMPTS_MAX` attempts, store the message unchanged
+        and delete it from the modem.
         """
         before = self._garbled
         self._garbled = {each.place: before.get(each.place, 0) + 1 for each in unreadable}

@@ -149,7 +149,7 @@ def list_phones(db: Db, workspace: int, now: float) -> list[tuple[str, str, int]
 
 def record_phone(db: Db, serial: str, member: int, uid: str, now: float) -> None:
     """Record that a phone has connected. From now on, messages for its user go to this phone.
-    Unconfirmed messages are sent again at once.
+    Unconfirmed messages are sent again immediately.
     """
     db.execute("UPDATE tak_certificate SET uid = ?, seen = ? WHERE serial = ?", uid, now, serial)
     db.execute("UPDATE tak_person SET uid = ? WHERE member = ?", uid, member)
