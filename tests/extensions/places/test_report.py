@@ -109,9 +109,9 @@ async def test_weekly_report_contains_track_items_incidents_and_costs(store: Sto
         assert [each.moment.timestamp() for each in week.track] == [
             TIME + step * 300 for step in (*range(6), *range(100, 104))
         ]
-        ((begins, ends),) = week.gaps()
+        ((begins, ends),) = week.find_gaps()
         assert (begins.timestamp(), ends.timestamp()) == (TIME + 1500, TIME + 30_000)
-        assert week.sent_counts() == {"location": 10, "SOS": 1, "message": 1}
+        assert week.count_sent() == {"location": 10, "SOS": 1, "message": 1}
         assert week.count_received()[("message", "stored", "ip")] >= 1
         assert week.count_received()[("message", "waiting", "")] == 1
         assert [(each["kind"], each["state"]) for each in week.incidents] == [("sos", "closed")]

@@ -66,7 +66,7 @@ def _parse_shape(arguments: argparse.Namespace) -> Shape:
 
 
 @make_transaction
-def listing(call: Call) -> Result:
+def show_fences(call: Call) -> Result:
     """List the fences. The output contains the shapes only if `--json` is given."""
     rows = fences.list_fences(*call.here)
     return rows if call.arguments.json else [_make_row(each) for each in rows]

@@ -80,12 +80,12 @@ class KitWeek(NamedTuple):
     is_complete: bool
     """False if there was more data in the week than a report can contain."""
 
-    def gaps(self) -> list[tuple[datetime, datetime]]:
+    def find_gaps(self) -> list[tuple[datetime, datetime]]:
         """Return the times at which each gap between two positions begins and ends."""
         parts = split_into_legs(self.track, self.pause)
         return [(before[-1].moment, after[0].moment) for before, after in pairwise(parts)]
 
-    def sent_counts(self) -> Counter[str]:
+    def count_sent(self) -> Counter[str]:
         """Return the number of stored items of each kind. SOS is a separate kind."""
         return Counter("SOS" if each.sos else each.kind for each in self.sent)
 
@@ -229,9 +229,9 @@ def encode_week(report: KitWeek) -> Mapping[str, Any]:
         "unproved": report.unproved,
         "gaps": [
             {"from": gap_start.timestamp(), "to": ends.timestamp()}
-            for gap_start, ends in report.gaps()
+            for gap_start, ends in report.find_gaps()
         ],
-        "fromKit": dict(sorted(report.sent_counts().items())),
+        "fromKit": dict(sorted(report.count_sent().items())),
         "toKit": [
             {"kind": kind, "state": state, "over": over or None, "count": count}
             for (kind, state, over), count in sorted(report.count_received().items())

@@ -17,9 +17,9 @@ from fieldagent.hub.store.contract import Db, make_membership
 def _make_routes(host: PartHost) -> list[Route]:
     acts = AdministrationContext(host.store, host.authentication, clock=host.clock)
     return [
-        *PlacesApi(host).routes(),
-        *ReportsApi(acts, host.prices).routes(),
-        *TrackerRoutes(host).routes(),
+        *PlacesApi(host).make_routes(),
+        *ReportsApi(acts, host.prices).make_routes(),
+        *TrackerRoutes(host).make_routes(),
     ]
 
 

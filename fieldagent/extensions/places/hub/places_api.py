@@ -125,21 +125,21 @@ class PlacesApi:
         self._clock = host.clock
         self._judge = host.authentication.judge
 
-    def routes(self) -> list[Route]:
+    def make_routes(self) -> list[Route]:
         """Return the HTTP routes for fences and for routes of kits. The scope READ is needed to see
         them, and ACKNOWLEDGE is needed to change them.
         """
         may_read, may_change = self._judge(Purpose.READ), self._judge(Purpose.ACKNOWLEDGE)
         return [
-            Route("GET", "/api/fences", self.fences, judge=may_read),
+            Route("GET", "/api/fences", self.answer_fences, judge=may_read),
             Route("POST", "/api/fences", self.add_fence, judge=may_change, body=BODY_MAX),
             Route("DELETE", "/api/fences/{id}", self.remove_fence, judge=may_change),
-            Route("GET", "/api/routes", self.routes_listed, judge=may_read),
+            Route("GET", "/api/routes", self.answer_routes, judge=may_read),
             Route("POST", "/api/routes", self.add_route, judge=may_change, body=BODY_MAX),
             Route("POST", "/api/routes/{id}/end", self.end_route, judge=may_change, body=BODY_MAX),
         ]
 
-    async def fences(self, request: Request, caller: Caller) -> Response:
+    async def answer_fences(self, request: Request, caller: Caller) -> Response:
         """Return all fences. There are no pages, because a workspace has few fences."""
         refuse_others(request, ())
         rows = await self._store.read(lambda db: fences.list_fences(db, caller.workspace))
@@ -188,7 +188,7 @@ class PlacesApi:
             raise make_unknown("fence", id)
         return Response(204)
 
-    async def routes_listed(self, request: Request, caller: Caller) -> Response:
+    async def answer_routes(self, request: Request, caller: Caller) -> Response:
         """Return the workspace's routes for kits."""
         refuse_others(request, ())
         rows = await self._store.read(lambda db: routes.list_routes(db, caller.workspace))

@@ -42,7 +42,7 @@ def render_page(report: KitWeek) -> bytes:
     title = f"{report.name}, {report.week.name}"
     parts = [
         f"<h1>{escape(title)}</h1>",
-        _line(
+        _render_paragraph(
             f"Kit {report.name} of {report.user}, {first} to {last} (UTC), as the hub knew it at "
             f"{format_clock_time(report.made)}."
         ),
@@ -76,16 +76,20 @@ def describe_end(incident: dict[str, Any]) -> str:
 
 def _cut(report: KitWeek) -> list[str]:
     return (
-        [] if report.is_complete else [_line("There is more than a report holds: this is not all.")]
+        []
+        if report.is_complete
+        else [_render_paragraph("There is more than a report holds: this is not all.")]
     )
 
 
 def _render_positions(report: KitWeek) -> list[str]:
     parts = ["<h2>Where it was</h2>"]
     if report.unproved:
-        parts.append(_line(f"Left out: {report.unproved} positions, sender not verified."))
+        parts.append(
+            _render_paragraph(f"Left out: {report.unproved} positions, sender not verified.")
+        )
     if not report.track:
-        return [*parts, _line("No position is known of this week.")]
+        return [*parts, _render_paragraph("No position is known of this week.")]
     days: dict[str, list[PlacedPoint]] = {}
     for each in report.track:
         days.setdefault(each.moment.date().isoformat(), []).append(each)
@@ -95,7 +99,7 @@ def _render_positions(report: KitWeek) -> list[str]:
             len(positions),
             _format_clock(positions[0]),
             _format_clock(positions[-1]),
-            _place(positions[-1]),
+            _format_place(positions[-1]),
         )
         for day, positions in days.items()
     ]
@@ -109,16 +113,18 @@ def _render_positions(report: KitWeek) -> list[str]:
             format_timestamp(ends),
             format_minutes(int((ends - gap_start).total_seconds() // 60 * 60)),
         )
-        for gap_start, ends in report.gaps()
+        for gap_start, ends in report.find_gaps()
     ]
     if not gaps:
-        return [*parts, _line(f"No gap longer than {usual}.")]
-    parts.append(_line(f"Its position in between is unknown (gaps longer than {usual}, dotted):"))
+        return [*parts, _render_paragraph(f"No gap longer than {usual}.")]
+    parts.append(
+        _render_paragraph(f"Its position in between is unknown (gaps longer than {usual}, dotted):")
+    )
     return [*parts, _render_table(("From", "To", "Length"), gaps)]
 
 
 def _render_messages(report: KitWeek) -> list[str]:
-    sent = [(kind, count) for kind, count in sorted(report.sent_counts().items())]
+    sent = [(kind, count) for kind, count in sorted(report.count_sent().items())]
     deliveries = [
         (kind, state, over or "-", count)
         for (kind, state, over), count in sorted(report.count_received().items())
@@ -127,14 +133,16 @@ def _render_messages(report: KitWeek) -> list[str]:
         "<h2>From the kit</h2>",
         _render_table(("Kind", "Stored at the hub"), sent, numbers=(1,))
         if sent
-        else _line("Nothing."),
+        else _render_paragraph("Nothing."),
         "<h2>To the kit</h2>",
         _render_table(("Kind", "State", "Over", "Number"), deliveries, numbers=(3,))
         if deliveries
-        else _line("Nothing."),
-        _line("stored: the kit has confirmed that it is on its disk. waiting, on its way: it has"
-              " not. expired, collapsed: it was not delivered, as its time was over or a newer one"
-              " took its place."),
+        else _render_paragraph("Nothing."),
+        _render_paragraph(
+            "stored: the kit has confirmed that it is on its disk. waiting, on its way: it has not."
+            " expired, collapsed: it was not delivered, as its time was over or a newer one took"
+            " its place."
+        ),
     ]  # fmt: skip
 
 
@@ -153,7 +161,7 @@ def _render_incidents(report: KitWeek) -> list[str]:
         for each in report.incidents
     ]
     head = ("Incident", "Raised", "State", "Seen by", "Closed", "By whom and why")
-    return ["<h2>Incidents</h2>", _render_table(head, rows) if rows else _line("None.")]
+    return ["<h2>Incidents</h2>", _render_table(head, rows) if rows else _render_paragraph("None.")]
 
 
 def _render_costs(report: KitWeek) -> list[str]:
@@ -180,12 +188,16 @@ def _render_costs(report: KitWeek) -> list[str]:
         "Money",
         "Operator's count",
     )
-    total = [_line(f"Together: {report.money}, as the hub counts.")] if report.money else []
+    total = (
+        [_render_paragraph(f"Together: {report.money}, as the hub counts.")] if report.money else []
+    )
     return [
         "<h2>What it cost</h2>",
-        _render_table(head, rows, numbers=(2, 3, 4)) if rows else _line("Nothing was counted."),
+        _render_table(head, rows, numbers=(2, 3, 4))
+        if rows
+        else _render_paragraph("Nothing was counted."),
         *total,
-        _line("The hub does not count the bytes of one kit over IP, SMS and radio."),
+        _render_paragraph("The hub does not count the bytes of one kit over IP, SMS and radio."),
     ]
 
 
@@ -232,11 +244,11 @@ def _format_clock(point: PlacedPoint) -> str:
     return point.moment.strftime("%H:%M")
 
 
-def _place(point: PlacedPoint) -> str:
+def _format_place(point: PlacedPoint) -> str:
     return f"{point.place.latitude:.5f} {point.place.longitude:.5f}"
 
 
-def _line(text: str) -> str:
+def _render_paragraph(text: str) -> str:
     return f"<p>{escape(text)}</p>"
 
 

@@ -23,7 +23,7 @@ class ReportsApi:
         self._acts = acts
         self._prices = prices
 
-    def routes(self) -> list[Route]:
+    def make_routes(self) -> list[Route]:
         """Return the HTTP route of the weekly report."""
         return [self._acts.route("GET", "/api/devices/{id}/report", self.report)]
 

@@ -55,7 +55,7 @@ def parse_due_time(text: str, now: float) -> float:
 
 
 @make_transaction
-def listing(call: Call) -> Result:
+def show_routes(call: Call) -> Result:
     """List the routes that have not ended, and the newest ended routes, newest first."""
     rows = routes.list_routes(*call.here)
     return rows if call.arguments.json else [_make_row(each) for each in rows]

@@ -14,7 +14,7 @@ fence add -> fence_command:add: add a fence
   --alarm-on (both|enter|leave)=both: crossing that raises an alarm (both)
   --kit* NAME =[]: only for this kit; can be repeated (all kits)
   --group GROUP =: only for kits of this group's users
-fence list -> fence_command:listing @table: list fences
+fence list -> fence_command:show_fences @table: list fences
 fence remove -> fence_command:remove: remove a fence
   id number: number in the list
 route [Alarms]: manage routes: an alarm if a kit is not at a place in time
@@ -24,7 +24,7 @@ route add -> route_command:add: expect a kit at a place by a time
   --by! TIME: 18:00 (UTC), or 2026-11-26T18:00+01:00
   --margin 30m wait=1800: time after that until the kit is overdue (30m)
   --name NAME =: name of the place, for people
-route list -> route_command:listing @table: list routes, newest first
+route list -> route_command:show_routes @table: list routes, newest first
 route end -> route_command:end: end a route
   id number: number in the list
   why WHY: how the route ended
@@ -41,9 +41,9 @@ tracker add -> tracker_command:add: add a tracker of a user
   --user! USER: user who carries the tracker
   --every 1m wait=60: shortest time between two positions in the conversation (1m); the map shows
       all
-tracker list -> tracker_command:listing @table: list trackers
+tracker list -> tracker_command:show_trackers @table: list trackers
 tracker source: manage addresses to which third-party trackers report
-tracker source add -> tracker_command:source_add: add an address; it is shown once
+tracker source add -> tracker_command:add_source: add an address; it is shown once
   name: name for people, such as the owner of the trackers
 tracker source list -> fieldagent.cli.hub.credentials:list_credentials(what=source) @table: list
       sources

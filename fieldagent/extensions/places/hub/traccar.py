@@ -47,12 +47,12 @@ def parse_report(request: Request) -> TrackerReport | None:
         parse_ident(device.get("uniqueId"), "device.uniqueId"),
         alarm,
         lambda: parse_time(position.get("fixTime") or event.get("eventTime"), "position.fixTime"),
-        lambda: _place(position) if position.get("valid", True) else None,
+        lambda: _read_place(position) if position.get("valid", True) else None,
         parse_accuracy(position.get("accuracy")),
     )
 
 
-def _place(position: dict[str, Any]) -> dict[str, float] | None:
+def _read_place(position: dict[str, Any]) -> dict[str, float] | None:
     return make_place(
         {
             "latitude": parse_number(position.get("latitude"), "position.latitude"),

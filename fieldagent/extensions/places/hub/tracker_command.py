@@ -17,7 +17,7 @@ from fieldagent.hub.store.contract import Db, Store
 
 
 @make_store_command
-def source_add(arguments: argparse.Namespace, settings: HubSettings, store: Store) -> Result:
+def add_source(arguments: argparse.Namespace, settings: HubSettings, store: Store) -> Result:
     """Add an address for trackers. Print the address once, in the form for each kind of tracker.
     Anyone who knows the address can send reports.
     """
@@ -44,7 +44,7 @@ def add(call: Call) -> Result:
 
 
 @make_transaction
-def listing(call: Call) -> Result:
+def show_trackers(call: Call) -> Result:
     """List the trackers of a workspace. Each has the time of its last position."""
     return list_trackers(*call.here)
 

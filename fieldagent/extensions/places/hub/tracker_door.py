@@ -54,7 +54,7 @@ class TrackerRoutes:
         self._note = host.note_event
         self._warned: set[tuple[int, str, str]] = set()
 
-    def routes(self) -> list[Route]:
+    def make_routes(self) -> list[Route]:
         """Return an HTTP route for each kind of tracker and each method. The secret in the path
         authenticates a call.
         """
