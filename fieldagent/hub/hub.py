@@ -179,7 +179,7 @@ class Hub:
         )
         self.routes = self._make_routes(authentication)
         if guest is not None:
-            self.routes.append(GuestLink(guest, store, time.time).route())
+            self.routes.append(GuestLink(guest, store, time.time).make_route())
 
     def _make_routes(self, authentication: Authentication) -> list[Route]:
         """Return all routes except probes and operators."""

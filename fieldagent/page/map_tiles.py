@@ -28,7 +28,7 @@ class TileServer(NamedTuple):
     """URL of a tile, with the placeholders {z}, {x} and {y}."""
     attribution: str
 
-    def origin(self) -> str:
+    def get_origin(self) -> str:
         """Return the origin, which a page's policy must allow."""
         parts = urlsplit(self.address)
         return f"{parts.scheme}://{parts.netloc}"

@@ -164,7 +164,7 @@ def list_users(call: Call) -> Result:
 
 
 @make_transaction
-def audit_list(call: Call) -> Result:
+def show_audit_log(call: Call) -> Result:
     """List the newest entries of the audit log of a workspace. If no workspace is named, list those
     of all workspaces.
     """

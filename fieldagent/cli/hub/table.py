@@ -58,7 +58,7 @@ database move -> database:move @whole: copy the database of a stopped hub from S
   target TARGET: postgresql://… or the path of a new SQLite file
 database migrate -> database:migrate @whole: create the tables in PostgreSQL, or upgrade them to
       this version
-audit [Service] -> directory:audit_list @whole-table: show the audit log, newest first
+audit [Service] -> directory:show_audit_log @whole-table: show the audit log, newest first
   --limit count=100: maximum number of lines (100)
   --workspace WORKSPACE =: only of this workspace, by number or name
 workspace [People]: manage workspaces, and export their data

@@ -107,7 +107,7 @@ class Console:
         tiles = settings.map_tiles and TileServer(
             settings.map_tiles, settings.map_attribution or ""
         )
-        pictures_of = tiles.origin() if tiles else ""
+        pictures_of = tiles.get_origin() if tiles else ""
         return [
             *files.make_page_routes(
                 PAGES,

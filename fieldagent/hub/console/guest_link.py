@@ -35,7 +35,7 @@ class GuestLink:
         self._store = store
         self._clock = clock
 
-    def route(self) -> Route:
+    def make_route(self) -> Route:
         """Return the route that opens the console for a guest."""
         return Route("GET", PATH, self.enter)
 

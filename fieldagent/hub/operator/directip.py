@@ -258,13 +258,13 @@ class _ConnectionLimit:
                 else "it was empty",
             )
         if message.payload:
-            await self._take_in(message.imei, message.payload, _estimate(message))
+            await self._take_in(message.imei, message.payload, _make_estimate(message))
         await self._count_session(message.imei, str(message.reference), len(message.payload or b""))
         if message.status in (SUCCESS_CODES, POOR_POSITION):
             await self._record_modem_session(message.imei, fetched=message.mtmsn != 0)
 
 
-def _estimate(message: DirectIpMo) -> Estimate | None:
+def _make_estimate(message: DirectIpMo) -> Estimate | None:
     location = message.location
     if location is None or message.status == POOR_POSITION:
         return None

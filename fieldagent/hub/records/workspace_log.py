@@ -138,7 +138,8 @@ STATE = (
     "CASE WHEN item.expires <= ? THEN item.expires END AS ended",
     "CASE WHEN item.expires <= ? THEN 'expired' ELSE '' END AS reason",
 )
-"""SQL: the columns that a missing row would have at a moment."""
+"""SQL: the columns `state`, `ended` and `reason` that a missing row would have now. Each has the
+current time as its parameter."""
 NUMBER = "device.next_sequence - 1 + item.place - device.place"
 """SQL: the number of the item on air. It is greater than all numbers in use for the device and
 follows the order of the log."""

@@ -178,5 +178,5 @@ def _queue_reply(db: Db, message: WrittenMessage, outcome: str, text: str, now: 
     if lately < texts_to_kits.REPLIES_MAX and not sending.record_message_or_refuse(
         db, message.workspace, message.address, sending.REPLY, now
     ):
-        outward.queue_reply(db, message.item, message.address, text, now)
+        outward.queue_message(db, message.item, message.address, text, now)
     return outcome

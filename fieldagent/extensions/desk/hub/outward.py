@@ -76,12 +76,14 @@ def enter_outward_item(db: Db, item: int, address: str, now: float) -> str:
     ((workspace,),) = db.execute("SELECT workspace FROM item WHERE id = ?", item)
     if limit := sending.record_message_or_refuse(db, workspace, address, sending.LETTER, now):
         return limit
-    queue_reply(db, item, address, "", now)
+    queue_message(db, item, address, "", now)
     return ""
 
 
-def queue_reply(db: Db, item: int, address: str, text: str, now: float) -> None:
-    """Queue a reply to the person who answered an item."""
+def queue_message(db: Db, item: int, address: str, text: str, now: float) -> None:
+    """Queue a message to an address. If `text` is empty, the message is the item itself. Otherwise
+    it is a reply to the person who answered the item.
+    """
     db.execute(
         "INSERT INTO outward (item, address, text, message_id, state, not_before)"
         " VALUES (?, ?, ?, ?, 'waiting', ?)",

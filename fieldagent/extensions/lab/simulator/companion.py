@@ -322,7 +322,7 @@ class SimulatedCompanion(LoraBoard):
             self._answer_done(CompanionError.NOT_FOUND)
             return
         plain = MIXER.pack(time, 0) + f"{self.name}: {text}".encode()
-        packet = bytes([_Kind.GROUP_TEXT << 2 | FLOOD, 0, _hash_of(channel)])
+        packet = bytes([_Kind.GROUP_TEXT << 2 | FLOOD, 0, _compute_hash(channel)])
         is_queued = self._transmitter.queue_packet([packet + _encrypt(channel.key, plain)], now)
         self._answer_done(None if is_queued else CompanionError.TABLE_FULL)
 
@@ -381,7 +381,7 @@ class SimulatedCompanion(LoraBoard):
 
     def _receive_group_text(self, payload: bytes) -> None:
         for channel in self.channels.values():
-            if _hash_of(channel) != payload[0]:
+            if _compute_hash(channel) != payload[0]:
                 continue
             plain = _decrypt(channel.key, payload[1:])
             if plain is not None and len(plain) >= MIXER.size:
@@ -459,7 +459,7 @@ def _compute_ack(plain: bytes, sender: bytes) -> bytes:
     return sha256(plain + sender).digest()[:4]
 
 
-def _hash_of(channel: CompanionChannel) -> int:
+def _compute_hash(channel: CompanionChannel) -> int:
     return sha256(channel.key).digest()[0]
 
 

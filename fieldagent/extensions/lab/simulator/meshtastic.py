@@ -156,7 +156,7 @@ class Keyring:
             return _cover(key, self.node, number, plain) + bytes(KEY_BYTES), 0
         settings = self.channels[channel]
         key = wire.expand_key(settings.key)
-        return _cover(key, self.node, number, plain), _hash_of(settings)
+        return _cover(key, self.node, number, plain), _compute_hash(settings)
 
     def decrypt(self, packet: _AirPacket) -> tuple[int | None, MeshData] | None:
         """Return the index of the channel and the decrypted content, or None if no key is right.
@@ -177,7 +177,7 @@ class Keyring:
         if not packet.channel and packet.to == self.node:
             yield None, _derive_shared_key(packet.source, self.node)
         for index, settings in enumerate(self.channels):
-            if _hash_of(settings) == packet.channel:
+            if _compute_hash(settings) == packet.channel:
                 yield index, wire.expand_key(settings.key)
 
 
@@ -556,7 +556,7 @@ def _cover(key: bytes, source: int, number: int, content: bytes) -> bytes:
     return bytes(byte ^ other for byte, other in zip(content, stream, strict=False))
 
 
-def _hash_of(settings: ChannelSettings) -> int:
+def _compute_hash(settings: ChannelSettings) -> int:
     """Return the firmware's hash of a channel. In the simulation it is never 0, because 0 means
     encryption with a public key.
     """

@@ -36,7 +36,9 @@ class MtQueue:
         self._ahead = max(0, self._ahead - 1)
 
     def repeat_last(self) -> bool:
-        """Queue a copy of the last message, like an operator that has lost a response."""
+        """Queue a copy of the last message, like an operator that has lost a response. Return False
+        if the queue is empty.
+        """
         if self._bodies:
             self._bodies.append(self._bodies[-1])
         return bool(self._bodies)

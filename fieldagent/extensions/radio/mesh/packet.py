@@ -286,7 +286,7 @@ class PacketReception:
         numbers = list_confirmed(entry)
         if packet.namesake or ack.station != self.station or not numbers:
             return
-        digests = [self._digest_of_ours(db, number) for number in numbers]
+        digests = [self._find_own_digest(db, number) for number in numbers]
         known_digests = [each for each in digests if each is not None]
         if len(known_digests) < len(numbers):
             return
@@ -321,8 +321,8 @@ class PacketReception:
             )
             packet.receipts.append((entry, is_receipt_wanted))
 
-    def _digest_of_ours(self, db: sqlite3.Connection, number: int) -> bytes | None:
-        return self._summaries.find_digest(self.station, number) or _digest_of_ours(db, number)
+    def _find_own_digest(self, db: sqlite3.Connection, number: int) -> bytes | None:
+        return self._summaries.find_digest(self.station, number) or _compute_own_digest(db, number)
 
     def _record_repetition(
         self, db: sqlite3.Connection, envelope: Envelope, packet: Packet
@@ -517,7 +517,7 @@ def _is_ours(db: sqlite3.Connection, entry: Entry) -> bool:
     )
 
 
-def _digest_of_ours(db: sqlite3.Connection, number: int) -> bytes | None:
+def _compute_own_digest(db: sqlite3.Connection, number: int) -> bytes | None:
     try:
         package = outbound.read_package_in(db, number)
     except DamagedPackage:

@@ -96,7 +96,7 @@ class ReadReceipt:
         self.rides_from, self.due_at = ride_time, due_time if self.alone else inf
         self.echoes.clear()
 
-    def rest(self) -> None:
+    def pause(self) -> None:
         """Do not send the entry until `schedule` is called again."""
         self.rides_from = self.due_at = inf
 
@@ -115,7 +115,7 @@ class ReadReceipt:
         """
         self.echoes.add(sender)
         if len(self.echoes) >= RELAYS_ENOUGH:
-            self.rest()
+            self.pause()
 
 
 @dataclass(slots=True)
@@ -220,7 +220,7 @@ class Readings:
         relayed = self._relayed.get(_make_answer_key(station, answer))
         if relayed is None:
             return
-        relayed.receipt.rest()
+        relayed.receipt.pause()
         if relayed.answer is None:
             relayed.answer = ReadReceipt(station, answer, relayed.receipt.alone, hops)
         if not relayed.answer.record_arrival(hops, now):
@@ -247,7 +247,9 @@ class Readings:
         return any(receipt.due_at <= now for receipt in self._list_entries())
 
     def compute_next_due(self, now: float) -> float:
-        """Return the next time when an entry must be sent in its own packet."""
+        """Return the next time after `now` when an entry must be sent in its own packet, or
+        infinity if there is none.
+        """
         return min(
             (receipt.due_at for receipt in self._list_entries() if receipt.due_at > now),
             default=inf,
@@ -268,7 +270,7 @@ class Readings:
 
     def mark_sent(self, receipt: ReadReceipt, now: float) -> None:
         """Record that the entry was sent, and set the time of its next repeat."""
-        receipt.rest()
+        receipt.pause()
         if receipt.origin == self._station:
             self._answers = {
                 key: each for key, each in self._answers.items() if each is not receipt

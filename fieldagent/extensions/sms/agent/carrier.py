@@ -313,7 +313,7 @@ class SmsCarrier:
             await self._seat.budget.spend(-1)
             return False
         packages = self._outbox.get_packages(outgoing.transmission)
-        sent = await modem.send(self._message(outgoing.text))
+        sent = await modem.send(self._make_message(outgoing.text))
         is_current = self._outgoing.get(tag) is outgoing  # False if the IP link works again.
         if sent.outcome is Outcome.NOT_SENT:
             await self._seat.budget.spend(-1)
@@ -346,7 +346,7 @@ class SmsCarrier:
             await self._outbox.settle(outgoing.transmission, Outcome.DOUBTFUL, reason=sent.reason)
         return True
 
-    def _message(self, text: str) -> Submit:
+    def _make_message(self, text: str) -> Submit:
         (content,) = sms_pdu.split(text, 0)
         return Submit(self._settings.hub_number, content)
 
@@ -381,7 +381,7 @@ class SmsCarrier:
         acknowledgements = tuple(self._due_acks[: sms_frame.ACKNOWLEDGED_MAX])
         text = SmsFrame(self._name, b"", acknowledgements).encode_text(self._key_up)
         await self._seat.budget.spend(1)
-        sent = await modem.send(self._message(text))
+        sent = await modem.send(self._make_message(text))
         if sent.outcome is Outcome.NOT_SENT:
             await self._seat.budget.spend(-1)
             self._rest.begin(final=sent.final)
@@ -425,7 +425,7 @@ class SmsCarrier:
                 await modem.delete(place)
         await self._read_again(modem, contents.unreadable)
         waiting = {each.name: each for each in contents.waiting}
-        for given_up in self._parts.judge(contents, trio.current_time()):
+        for given_up in self._parts.list_expired(contents, trio.current_time()):
             await self._delete_given_up(modem, given_up)
             del waiting[given_up.parts.name]
         for each in list(waiting.values()):

@@ -33,7 +33,7 @@ class PartsKept:
         self._logged_names: set[str] = set()
         self._network_time = -inf
 
-    def judge(self, contents: StoreContent, now: float) -> list[GivenUpParts]:
+    def list_expired(self, contents: StoreContent, now: float) -> list[GivenUpParts]:
         """Return the parts that have waited too long at the time `now`, on any monotonic clock."""
         self._network_time = max(self._network_time, *_list_times(contents), -inf)
         self._since = {each.name: self._since.get(each.name, now) for each in contents.waiting}
@@ -43,7 +43,7 @@ class PartsKept:
 
     def find_oldest(self, waiting: Sequence[WaitingParts]) -> GivenUpParts:
         """Return the parts that should be given up first if the store is full. The parts must have
-        been passed to `judge` before.
+        been passed to `list_expired` before.
         """
         first = min(waiting, key=lambda each: (self._since[each.name], each.at))
         return self._drop_parts(first, "and the modem's store is filled")
