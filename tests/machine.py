@@ -14,6 +14,8 @@ from typing import NoReturn
 
 import pytest
 
+BUILT = "FIELDAGENT_TESTS_BUILT"
+"""If this variable is set, `dist/fieldagent.pyz` was built from this tree. `tests/run` sets it."""
 COMPLETE = "FIELDAGENT_TESTS_COMPLETE"
 """If this variable or `CI` is set, a test without its program fails. `full` and `soak` set it."""
 

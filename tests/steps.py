@@ -247,6 +247,8 @@ def main(arguments: list[str]) -> int:
                 continue
             command += files
         code = steps.run(name, *command)
+        if (name, *command) == ZIPAPP and code == 0:
+            os.environ[machine.BUILT] = "1"
         # The files of a change may contain no test that is marked `full`.
         codes[name] = 0 if name == TOUCHED and code == NO_TESTS else code
     codes |= steps.end()

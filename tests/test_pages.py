@@ -290,6 +290,7 @@ def wrap_in_terminal(command: str) -> str:
     return f"script --quiet --return --command {shlex.quote(command.split('#')[0])} /dev/null"
 
 
+@pytest.mark.full
 def test_backup_commands_copy_a_running_hub(reader: Reader) -> None:
     backup, restored = reader.blocks(BACK_UP)
     folder = reader.home / "fieldagent-hub"
@@ -331,6 +332,7 @@ def hub_for_ada(reader: Reader) -> Iterator[str]:
         yield running.ready.split()[-1]
 
 
+@pytest.mark.full
 def test_field_kit_steps_lead_to_the_first_package(reader: Reader) -> None:
     """Run the ten steps of both ways. The test does by hand what the card's system does at its
     start.

@@ -161,7 +161,14 @@ FAULTS = [
 """During the start, the work and the end of a run."""
 
 
-@pytest.mark.parametrize("fault", FAULTS, ids=str)
+@pytest.mark.parametrize(
+    "fault",
+    [
+        each if n % 2 else pytest.param(each, marks=pytest.mark.full)
+        for n, each in enumerate(FAULTS)
+    ],
+    ids=str,
+)
 def test_disk_fault_loses_no_acknowledged_package(
     tmp_path: Path, disk_library: Path, fault: Fault
 ) -> None:

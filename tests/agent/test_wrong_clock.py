@@ -277,6 +277,7 @@ def test_date_is_corrected_by_gpsd(tmp_path: Path) -> None:
         assert len(gpsd.told) == 1
 
 
+@pytest.mark.full
 def test_date_is_corrected_by_hub(tmp_path: Path) -> None:
     database = str(tmp_path / "hub.sqlite3")
     administer(database, "init", "Alps")

@@ -71,7 +71,10 @@ def suggest_completions(shell: str, folder: Path, line: str) -> set[str]:
     return {word.partition("\t")[0] for word in done.stdout.split("\n") if word}
 
 
-@pytest.mark.parametrize("shell", SHELLS)
+@pytest.mark.parametrize(
+    "shell",
+    [each if each == "bash" else pytest.param(each, marks=pytest.mark.full) for each in SHELLS],
+)
 @pytest.mark.parametrize(
     ("line", "expected"),
     [

@@ -79,13 +79,8 @@ def run(tree: Path, *command: str | Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=tree, env=environment, capture_output=True, text=True)
 
 
-@pytest.mark.parametrize(
-    "extension",
-    [
-        pytest.param(each, marks=() if each == "mqtt" else pytest.mark.full)
-        for each in sorted({*SETTINGS.values()})
-    ],
-)
+@pytest.mark.full
+@pytest.mark.parametrize("extension", sorted({*SETTINGS.values()}))
 def test_check_names_the_extension_of_a_setting(extension: str, tmp_path: Path) -> None:
     tree = tree_without(extension, tmp_path / "tree")
     beginning = next(each for each, name in SETTINGS.items() if name == extension)

@@ -317,7 +317,7 @@ def test_read_receipt_is_shown_without_a_reload(tmp_path: Path) -> None:
             line.filter(has_text="read by Ada").wait_for()
 
 
-@pytest.mark.parametrize("screen", ["390-light", "1280-dark"])
+@pytest.mark.parametrize("screen", [pytest.param("390-light", marks=pytest.mark.full), "1280-dark"])
 def test_dispatcher_sees_an_sos_ring_and_answers(tmp_path: Path, screen: str) -> None:
     database = str(tmp_path / "hub.sqlite3")
     token = settle_in(database)

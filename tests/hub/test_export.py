@@ -84,6 +84,7 @@ def test_workspace_export_is_complete_and_without_secrets(elapsed: str, tmp_path
     assert not any(word in everything for word in ("lookup", "link_token", "air_key"))
 
 
+@pytest.mark.full
 def test_user_export_contains_only_data_of_the_user(elapsed: str, tmp_path: Path) -> None:
     target = tmp_path / "ada"
     done = export(elapsed, "user", "export", "Ada", target)

@@ -15,7 +15,9 @@ from tests.processes import MODULE, PATIENCE, administer, hub
 LOG = "hub.sqlite3-wal"
 
 
-@pytest.fixture(params=["stopped", "killed", "used by a command"])
+@pytest.fixture(
+    params=[pytest.param("stopped", marks=pytest.mark.full), "killed", "used by a command"]
+)
 def database(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Path]:
     """Yield the file of a hub that has ended."""
     file = tmp_path / "hub.sqlite3"

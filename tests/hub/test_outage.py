@@ -106,7 +106,7 @@ def call(
         connection.close()
 
 
-@pytest.mark.parametrize("how", ["refused", "silent"])
+@pytest.mark.parametrize("how", [pytest.param("refused", marks=pytest.mark.full), "silent"])
 def test_hub_survives_loss_and_return_of_the_database(
     how: str, postgres: str, tmp_path: Path
 ) -> None:

@@ -85,7 +85,11 @@ def pgbouncer(home: Path, database: str) -> Iterator[str]:
         process.wait(PATIENCE)
 
 
-@pytest.mark.parametrize("direct", [False, True], ids=["polled", "heard directly"])
+@pytest.mark.parametrize(
+    "direct",
+    [pytest.param(False, marks=pytest.mark.full), True],
+    ids=["polled", "heard directly"],
+)
 def test_item_crosses_two_hubs_behind_pgbouncer(
     direct: bool, postgres: str, tmp_path: Path
 ) -> None:

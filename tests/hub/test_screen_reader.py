@@ -10,6 +10,8 @@ import re
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests import browser
 from tests.agent.test_browser import hold
 from tests.hub.test_console import SECRET, console, settle_in
@@ -47,6 +49,7 @@ def raise_sos(ada: Any, words: str) -> None:
     ada.locator("#confirm").wait_for(state="hidden")
 
 
+@pytest.mark.full
 def test_screen_reader_output_of_an_sos_matches_the_stored_text(tmp_path: Path) -> None:
     database = str(tmp_path / "hub.sqlite3")
     token = settle_in(database)

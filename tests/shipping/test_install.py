@@ -161,7 +161,10 @@ def test_each_line_of_the_settings_template_is_valid_if_uncommented(
             assert [each for each in invalid.faults if not needs.fullmatch(each)] == []
 
 
-@pytest.mark.parametrize("umask", [0o000, 0o022, 0o077, 0o277])
+@pytest.mark.parametrize(
+    "umask",
+    [0o022, *(pytest.param(each, marks=pytest.mark.full) for each in (0o000, 0o077, 0o277))],
+)
 @pytest.mark.parametrize("before", [False, True])
 def test_installed_files_are_readable_by_the_units_user_with_any_umask(
     installer: Path, tmp_path: Path, umask: int, before: bool

@@ -47,6 +47,7 @@ def test_search_works_offline_from_a_folder(site: Path) -> None:
         assert "/docs/how-to/radio.html" in shown.url
 
 
+@pytest.mark.full
 def test_api_pages_contain_each_call_and_schema(site: Path) -> None:
     hub, local = ((site / f"api/{name}.html").read_text() for name in ("hub", "local"))
     for text in ("POST /api/package", "PATCH /api/devices/{id}", 'href="#push"', 'id="push"'):

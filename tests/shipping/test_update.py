@@ -85,6 +85,7 @@ def test_newer_program_keeps_queue_and_settings(ready: Kit, zipapp: Path, progra
     assert "9.0.0 is already running" in again.stderr
 
 
+@pytest.mark.full
 def test_update_waits_for_an_sos_that_is_only_in_memory(
     zipapp: Path, programs: Path, tmp_path: Path
 ) -> None:

@@ -14,6 +14,7 @@ from tests.processes import administer, free_port, hub, until
 from tests.shipping.update_kit import kit, rebuilt, version
 
 
+@pytest.mark.full
 def test_delta_sent_by_satellite_updates_the_kit(zipapp: Path, tmp_path: Path) -> None:
     mo_port, mt_port = free_port(), free_port()
     database = str(tmp_path / "hub.sqlite3")

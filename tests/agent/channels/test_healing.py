@@ -407,6 +407,7 @@ def _heal_a_link(home: Path, chip: Path, steps: str, count: int) -> list[tuple[i
     return [(at, said) for at, said in json.loads(done.stdout)]
 
 
+@pytest.mark.full
 def test_ip_link_modem_is_reset_by_pin_usb_and_command_in_turn(tmp_path: Path, chip: Path) -> None:
     """The hub is out of range for ten minutes before the first step, and ten minutes lie between
     two steps.
@@ -432,6 +433,7 @@ def test_ip_link_modem_is_reset_by_pin_usb_and_command_in_turn(tmp_path: Path, c
     assert all(after - before >= 600 for before, after in pairwise(moments))
 
 
+@pytest.mark.full
 def test_failed_healing_step_of_ip_link_is_reported_and_skipped(tmp_path: Path, chip: Path) -> None:
     steps = _heal_a_link(tmp_path, chip, "usb:1-1.3, gpio:gpiochip7/4, command", 3)
     (_, usb), (_, pin), (_, command) = steps

@@ -202,6 +202,7 @@ async def test_answer_after_the_reply_window_is_not_delivered(store: Store) -> N
         assert await list_replies(field) == []
 
 
+@pytest.mark.full
 def test_mail_correspondence_works_between_real_kit_and_mail_program(tmp_path: Path) -> None:
     database = str(tmp_path / "hub.sqlite3")
     token = settle_in(database)

@@ -25,6 +25,7 @@ def test_how_to_page_quotes_the_example_code(block: str) -> None:
     assert block in EXAMPLE.read_text()
 
 
+@pytest.mark.full
 def test_third_party_contact_is_added_and_notified(tmp_path: Path) -> None:
     """The command shows the reason if the contact's folder is missing or not set."""
     pagers, database = folder(tmp_path / "pagers"), str(tmp_path / "hub.sqlite3")

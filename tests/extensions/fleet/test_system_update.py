@@ -301,6 +301,7 @@ def test_only_the_system_delta_is_fetched(
     assert 100_000 < fetched < 200_000
 
 
+@pytest.mark.full
 def test_whole_system_is_fetched_if_the_delta_does_not_fit(card: Card) -> None:
     card.serve_difference()
     with card.slots.get_device("a").open("r+b") as running:

@@ -362,6 +362,7 @@ def test_invalid_command_is_reported_as_by_the_local_api(
         assert result["problem"] == camp.kit.call("POST", "/api/package/async", body).body
 
 
+@pytest.mark.full
 def test_two_kits_with_one_client_id_report_the_cause_and_remedy(tmp_path: Path) -> None:
     """Each kit disconnects the other at the broker, which gives no reason."""
     why = "give another client fieldagent-kit a different mqtt-name"
@@ -416,6 +417,7 @@ def said_by(home: Path, word: str) -> Callable[[], bool]:
     return lambda: any(word in each for each in check(home))
 
 
+@pytest.mark.full
 def test_refused_password_and_unknown_certificate_authority_are_reported(tmp_path: Path) -> None:
     authority = trustme.CA()
     authority.cert_pem.write_to_path(tmp_path / "ca.pem")

@@ -221,6 +221,7 @@ async def test_invalid_fence_operation_is_refused(store: Store) -> None:
         assert await store.read(lambda db: fences.list_fences(db, 1)) == []
 
 
+@pytest.mark.full
 async def test_three_hubs_on_one_database_raise_one_alarm(postgres: str) -> None:
     database = new_database(postgres)
     first, *others = (open_store(database) for _ in range(3))

@@ -934,7 +934,8 @@ async def test_acks_reduce_repeats_of_own_sos_only_with_radio_key(
 
 
 @pytest.mark.parametrize(
-    ("keys", "minute", "ten_minutes", "longest_gap_s"), [((), 3, 7, 230), ((KEY,), 4, 16, 70)]
+    ("keys", "minute", "ten_minutes", "longest_gap_s"),
+    [pytest.param((), 3, 7, 230, marks=pytest.mark.full), ((KEY,), 4, 16, 70)],
 )
 @pytest.mark.parametrize("by", [2, pytest.param(66, marks=pytest.mark.full)])
 async def test_forged_acks_delay_repeats_of_sos_only_without_radio_key(

@@ -42,6 +42,7 @@ def sizes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return lengths
 
 
+@pytest.mark.full
 async def test_team_traffic_fits_in_packets_of_51_bytes(
     tmp_path: Path, clock: Any, sizes: list[int]
 ) -> None:
@@ -84,6 +85,7 @@ async def test_too_large_package_ends_with_error_and_blocks_no_other(
         await until(lambda: inbound.read_station_names(ben.journal).get(1) == "Kit 1", 60)
 
 
+@pytest.mark.full
 async def test_half_sent_item_arrives_once_after_packet_size_shrinks(
     tmp_path: Path, clock: Any, sizes: list[int], caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -181,6 +181,7 @@ def check_survives_flips(home: Path, flips: int, seed: int) -> None:
     assert there >= 0.99 * flips * (WAITING - 1), losses
 
 
+@pytest.mark.full
 def test_flipped_bits_lose_only_the_affected_packages(tmp_path: Path) -> None:
     check_survives_flips(tmp_path, FLIPS, seed=11)
 

@@ -232,6 +232,7 @@ def test_certificate_names_the_invited_user_whatever_the_request_contains(
     assert not is_let_in(there, [file])
 
 
+@pytest.mark.full
 def test_unauthenticated_and_malformed_requests_are_refused_with_a_hint(there: Camp) -> None:
     invitation = there.invite("Ben")
     token = invitation["token"]

@@ -201,6 +201,7 @@ def test_tak_team_and_kit_exchange_messages(tmp_path: Path, stack: ExitStack) ->
     assert there.events("unreadable") == 0
 
 
+@pytest.mark.full
 def test_phones_911_alert_reaches_desk_and_kit(tmp_path: Path, stack: ExitStack) -> None:
     """The server is another team's. The hub is one of its clients."""
     there = Mountain(tmp_path, stack)

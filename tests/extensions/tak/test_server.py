@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import pytest
 import trustme
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.serialization import pkcs12
@@ -133,6 +134,7 @@ def is_answered(secured: ssl.SSLSocket) -> bool:
     return True
 
 
+@pytest.mark.full
 def test_phones_and_a_kit_exchange_messages(tmp_path: Path, stack: ExitStack) -> None:
     there = Valley(tmp_path, stack)
     kit = there.kit()
@@ -331,6 +333,7 @@ def test_read_only_client_receives_public_events(tmp_path: Path, stack: ExitStac
     there.hub.expect("the phone of Ben is not accepted: it sends protobuf")
 
 
+@pytest.mark.full
 def test_second_phone_with_the_same_certificate_is_logged(tmp_path: Path, stack: ExitStack) -> None:
     there = Valley(tmp_path, stack)
     there.phone_of("Ben")

@@ -108,6 +108,7 @@ def test_message_failed_by_the_network_is_not_reported_as_sent(
     )
 
 
+@pytest.mark.full
 def test_modem_sends_again_after_an_interrupted_message(sky: Running, tmp_path: Path) -> None:
     sky.type("latency 3600")
     sky.expect("3600")
