@@ -403,6 +403,12 @@ QUOTE = "> SOS 1 of kit-ada\n> Map: https://x\n"
         "-----Original Message-----\nFrom: sos@example.org\nOK",
         "________________________________\nFrom: sos@example.org",
         "-- \nOlga, Bergwacht\n+41 79 123 45 67",
+        "Sent from my iPhone\n\n> On 24 Nov 2026, at 10:00, Hub <sos@example.org> wrote:",
+        "Von meinem iPhone gesendet",
+        "Gesendet von Outlook für Android",
+        "Envoyé de mon iPhone",
+        "Enviado desde mi Samsung Galaxy",
+        "Надіслано з Outlook для iOS",
         "",
     ],
 )
@@ -457,6 +463,7 @@ FRENCH = (
         # Texts that look like a quote but are not one.
         ("From: the hut we see you\nGo down.", "From: the hut we see you\nGo down."),
         ("SOS 2: two of us are coming\nStay there.", "SOS 2: two of us are coming\nStay there."),
+        ("Sent from the hut: two people.\nGo down.", "Sent from the hut: two people.\nGo down."),
     ],
 )
 def test_own_text_is_found_around_the_quoted_mail(subject: str, text: str, words: str) -> None:

@@ -48,6 +48,14 @@ _QUOTES = re.compile(
 )
 """Pattern of a line after which the text is a quote and not the author's own text."""
 _SIGNATURE = "-- "
+_APP_SIGNATURE = re.compile(
+    r"(sent|gesendet|von|envoyé|enviado|надіслано)\b.{0,30}\b"
+    r"(iphone|ipad|android|samsung|galaxy|outlook|yahoo|proton ?mail|gmail|huawei|xiaomi)\b"
+    r".{0,40}$",
+    re.I,
+)
+"""Pattern of the line that a phone's mail program adds, such as "Sent from my iPhone". Each byte to
+a kit can cost money."""
 _REPLY_TO = re.compile(r"^(?:\s*(?:re|aw|antw|sv|rép|rv|tr|wg|fw|fwd|від)\s*:)+", re.I)
 """Prefixes that mail programs put before a subject."""
 _FROM_LINE = re.compile(r"(from|von|de|від) ?:", re.I)
@@ -222,6 +230,8 @@ def _find_end_of_own_text(lines: Sequence[str], title: str) -> int:
     for line_number, line in enumerate(lines):
         plain = line.strip("* \t")
         if _is_quoted(line) or line == _SIGNATURE or _QUOTES.match(plain):
+            return line_number
+        if _APP_SIGNATURE.match(plain):
             return line_number
         if _is_introduction(lines, line_number) or _is_header(lines, line_number):
             return line_number
