@@ -14,6 +14,12 @@ from pathlib import Path
 
 import pytest
 import trustme
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    PrivateFormat,
+    load_pem_private_key,
+)
 
 from fieldagent.hub.store.schema import VERSION
 from fieldagent.store.version_mark import write_version_header
@@ -104,11 +110,22 @@ def test_certificate_is_checked_with_its_key_and_its_dates(tmp_path: Path) -> No
         chain = b"".join(each.bytes() for each in pair.cert_chain_pems)
         (tmp_path / f"{name}.pem").write_bytes(chain)
         (tmp_path / f"{name}.key").write_bytes(pair.private_key_pem.bytes())
+    (tmp_path / "text.pem").write_text("no certificate")
+    (tmp_path / "text.key").write_text("no key")
+    key = load_pem_private_key((tmp_path / "valid.key").read_bytes(), None)
+    encryption = BestAvailableEncryption(b"secret")
+    (tmp_path / "locked.key").write_bytes(
+        key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, encryption)
+    )
     table = [
         ("valid", "valid", f"valid until {now + timedelta(9):%Y-%m-%d}"),
         ("expired", "expired", "certificate has expired"),
-        ("valid", "expired", "key values mismatch"),
-        ("none", "valid", "No such file"),
+        ("valid", "expired", "expired.key cannot be used: it does not belong to the certificate"),
+        ("none", "valid", "none.pem cannot be used: no such file"),
+        ("valid", "none", "none.key cannot be used: no such file"),
+        ("text", "valid", "text.pem cannot be used: it is not a certificate"),
+        ("valid", "text", "text.key cannot be used: it is not a private key"),
+        ("valid", "locked", "locked.key cannot be used: it is not a private key in PEM format"),
     ]
     for chain_name, key_name, finding in table:
         code, good, bad = check(
@@ -120,6 +137,23 @@ def test_certificate_is_checked_with_its_key_and_its_dates(tmp_path: Path) -> No
         )
         assert code == (OK if (chain_name, key_name) == ("valid", "valid") else SETTINGS)
         assert any(finding in each for each in (good if code == OK else bad)), (good, bad)
+
+
+def test_hub_that_cannot_use_its_key_names_the_setting_and_the_file(tmp_path: Path) -> None:
+    pair = trustme.CA().issue_cert("hub.example.org")
+    pair.private_key_and_cert_chain_pem.write_to_path(tmp_path / "pair.pem")
+    properties = tmp_path / "hub.properties"
+    properties.write_text(
+        f"database={tmp_path}/hub.sqlite3\nport=0\n"
+        f"tls-certificate={tmp_path}/pair.pem\ntls-key={tmp_path}/none.key\n"
+    )
+    done = subprocess.run(
+        [*MODULE, "hub", "run", "--config", str(properties)],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+    )
+    assert f"tls-key {tmp_path}/none.key cannot be used: no such file" in done.stderr
 
 
 def test_other_faults_are_named_with_their_setting(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from contextlib import closing
 from pathlib import Path
 
 from fieldagent.cli.findings import check_map, make_settings_finding, print_findings
+from fieldagent.http.certificate import load_certificate
 from fieldagent.http.listeners import ListenFailed, PortTaken, open_listeners
 from fieldagent.hub.console.passkeys import find_missing_library
 from fieldagent.hub.settings import ENVIRONMENT, HubSettings, load_settings, make_database_options
@@ -132,14 +133,13 @@ def _check_certificate(chain: Path, key: Path) -> Finding:
     client_tls.check_hostname = False
     client_tls.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     try:
-        server_tls.load_cert_chain(chain, key)
+        load_certificate(server_tls, chain, key)
         client_tls.load_verify_locations(chain)
         expires = _read_expiry(server_tls, client_tls)
     except ssl.SSLCertVerificationError as error:
-        return Finding(False, f"the certificate {chain} cannot be used: {error.verify_message}")
+        return Finding(False, f"tls-certificate {chain} cannot be used: {error.verify_message}")
     except OSError as error:
-        reason = error.strerror or error
-        return Finding(False, f"{chain} and {key} cannot be used: {reason}")
+        return Finding(False, str(error))
     return Finding(True, f"the certificate {chain} is valid until {expires}")
 
 
