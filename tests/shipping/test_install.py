@@ -223,7 +223,10 @@ def test_hub_is_installed_with_its_own_unit_and_settings(installer: Path, tmp_pa
     assert "fieldagent hub init" in done.stdout
     shown = (root / HUB_SETTINGS).read_text()
     assert all(f"#{key.name}=" in shown for key in HUB_KEYS)
-    assert parse_hub(shown, Path("hub.properties")).port == 9443
+    settings = parse_hub(shown, Path("hub.properties"))
+    assert settings.port == 9443
+    # A command in a shell uses the database of the unit, which has another state directory.
+    assert settings.database == "/var/lib/fieldagent-hub/hub.sqlite3"
 
 
 @pytest.mark.parametrize(("options", "unit"), [((), "fieldagent"), (("--hub",), "fieldagent-hub")])
