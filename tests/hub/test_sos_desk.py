@@ -226,9 +226,13 @@ async def test_handover_of_an_sos_is_complete_only_after_takeover(store: Store) 
         assert refused.status == 409 and b"only the user who has SOS 007" in refused.body
         await hub.told("POST", "/api/sos/1/acknowledge")
         assert await fetch_news(hub.alps, 1) == [("seen", "Ben", "")]
-        for to in ("1", "2", "77"):
+        for to, reason in (
+            ("1", b"user 1 is not a dispatcher: run `fieldagent hub user role 1 dispatcher`"),
+            ("2", b"user 2 is not another dispatcher"),
+            ("77", b"user 77 is not a dispatcher"),
+        ):
             refused = await hub.call("POST", "/api/sos/1/hand-over", {"to": to})
-            assert refused.status == 409 and b"not another dispatcher" in refused.body
+            assert refused.status == 409 and reason in refused.body
         incident = await hub.told("POST", "/api/sos/1/hand-over", asked)
         # The SOS stays with Ben until Cleo has taken it, and the kit shows Ben's name.
         assert (incident["state"], incident["seen"]["by"]["name"]) == ("seen", "Ben")

@@ -22,7 +22,7 @@ from fieldagent.hub.store.contract import Db, make_membership, make_small_table
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.rate import Rate
-from fieldagent.system.sentence import sentence
+from fieldagent.system.sentence import Sentence, sentence
 
 _BEARER = re.compile(r"Bearer +([A-Za-z0-9._~+/-]+=*)", re.IGNORECASE)
 """Authorization header with a bearer token (RFC 6750, section 2.1)."""
@@ -280,6 +280,14 @@ _WHERE = {
 }
 
 
+def make_not_a_dispatcher(member: int) -> Sentence:
+    """Return the refusal of a user who may not answer an SOS."""
+    return sentence(
+        "user {member} is not a dispatcher: run `fieldagent hub user role {member} dispatcher`",
+        member=member,
+    )
+
+
 def find_objection(caller: Caller, purpose: Purpose) -> Problem | None:
     """Return the Problem 403 with the reason and the remedy, or None if the caller is allowed. The
     function does not check the rate.
@@ -313,14 +321,7 @@ def find_objection(caller: Caller, purpose: Purpose) -> Problem | None:
             ),
         )
     if purpose is Purpose.ACKNOWLEDGE and not caller.may_answer:
-        return Problem(
-            403,
-            sentence(
-                "user {member} is not a dispatcher: run `fieldagent hub user role {member}"
-                " dispatcher`",
-                member=caller.member,
-            ),
-        )
+        return Problem(403, make_not_a_dispatcher(caller.member))
     if purpose is Purpose.ADMINISTER and caller.role != ADMINISTRATOR:
         return Problem(
             403,

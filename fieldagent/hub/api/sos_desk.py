@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from fieldagent.hub.access.caller import ANSWERING
+from fieldagent.hub.access.caller import ANSWERING, make_not_a_dispatcher
 from fieldagent.hub.access.directory import Refused
 from fieldagent.hub.api import reading
 from fieldagent.hub.api.reading import ReadItem
@@ -94,12 +94,12 @@ def hand_over(
     """
     if incident.state != SosState.SEEN or incident.seen_by != member:
         raise Refused(_check_its_user(incident))
-    if next_dispatcher == member or next_dispatcher not in list_dispatchers(db, incident.workspace):
+    if next_dispatcher == member:
         raise Refused(
-            sentence(
-                "user {heir} is not another dispatcher of this workspace", heir=next_dispatcher
-            )
+            sentence("user {heir} is not another dispatcher of this workspace", heir=member)
         )
+    if next_dispatcher not in list_dispatchers(db, incident.workspace):
+        raise Refused(make_not_a_dispatcher(next_dispatcher))
     detail = f"to {_read_name(db, next_dispatcher)}, once they take it{f': {text}' if text else ''}"
     sos.record_event(db, incident.id, "handed over", now, member=member, detail=detail)
     sos.set_asked(db, incident.id, next_dispatcher)
