@@ -139,6 +139,16 @@ class HubSettings:
     """Settings of each bridge, by the name of the bridge."""
 
 
+def _read_database(value: str) -> str:
+    """Check and return the address of a PostgreSQL database, or a path. Raises WrongProperty for an
+    address of another database, which would otherwise be the path of a new file.
+    """
+    kind, separator, _ = read_text(value).partition("://")
+    if separator and kind not in ("postgresql", "postgres"):
+        raise WrongProperty(f"must be postgresql://… or the path of an SQLite file, not {value!r}")
+    return value
+
+
 def _read_addresses(value: str) -> tuple[str, ...]:
     for each in value.split():
         try:
@@ -175,7 +185,7 @@ _BRIDGE_KEYS = [key for kind in get_bridges().values() for key in kind.keys]
 KEYS = (
     Key(
         "database",
-        read_text,
+        _read_database,
         None,
         "postgresql://… or an SQLite file (~/.local/state/fieldagent/hub.sqlite3)",
     ),
@@ -474,6 +484,11 @@ def parse_settings(
         faults += [fault for kind in owner_kinds for fault in kind.faults(values[name])]
     if faults:
         raise InvalidSettings(path, faults)
+    if database:
+        try:
+            _read_database(database)
+        except WrongProperty as wrong:
+            raise InvalidSettings(Path("--database"), [str(wrong)]) from wrong
     if database or not values["database"]:
         values["database"] = database or str(find_state_directory(environ) / "hub.sqlite3")
     return HubSettings(**values)

@@ -161,6 +161,8 @@ def test_other_faults_are_named_with_their_setting(tmp_path: Path) -> None:
     assert code == SETTINGS and "map-file" in bad[0]
     code, _, bad = check(tmp_path, {}, FIELDAGENT_HUB_PROT="1")
     assert code == SETTINGS and "FIELDAGENT_HUB_PROT" in bad[0]
+    code, _, bad = check(tmp_path, {"database": "sqlite:///hub.sqlite3"})
+    assert code == SETTINGS and "database must be postgresql://… or the path of an" in bad[0]
     code, _, bad = check(tmp_path, {"database": f"postgresql://127.0.0.1:{free_port()}/none"})
     assert code == SETTINGS and "PostgreSQL" in bad[0]
     done = subprocess.run(
