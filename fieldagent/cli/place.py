@@ -15,7 +15,7 @@ is a metre."""
 _GRID_WORDS = 4
 """Number of words in the longest reference: zone, square and metres separately."""
 _MAY_BE_GRID = re.compile(r"([0-9]{1,2}\s*[A-Z]|[ABYZ])\s*([A-Z]{2}|[0-9]{6})", re.I | re.ASCII)
-
+_FORM = "use LATITUDE LONGITUDE, such as 47.3769 8.5417"
 _PAIR = re.compile(r"([-+]?[0-9.]+),([-+]?[0-9.]+)", re.ASCII)
 
 
@@ -37,6 +37,8 @@ def read_place(words: Sequence[str]) -> TypedPosition:
     words = _split_words(words)
     if _MAY_BE_GRID.match(" ".join(words)):
         return _read_in_grid(words)
+    if len(words) < 2 and not any(each.isdigit() for each in words[0]):
+        raise CallFailed(f"{words[0]!r} is not a position; {_FORM}", USAGE)
     if len(words) < 2:
         raise CallFailed(f"{words[0]!r} is only a latitude: add the longitude", USAGE)
     return TypedPosition(words[0], words[1], words[2:])
@@ -78,12 +80,5 @@ def read_only_place(words: Sequence[str]) -> TypedPosition:
     """
     typed = read_place(words)
     if typed.remaining_words:
-        raise CallFailed(
-            (
-                f"{typed.remaining_words[0]!r} is not part of a position; use LATITUDE LONGITUDE,"
-                " such as"
-                " 47.3769 8.5417"
-            ),
-            USAGE,
-        )
+        raise CallFailed(f"{typed.remaining_words[0]!r} is not part of a position; {_FORM}", USAGE)
     return typed

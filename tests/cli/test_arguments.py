@@ -251,6 +251,7 @@ def test_position_is_read_as_mgrs_utm_or_national_grid(tmp_path: Path) -> None:
         assert "'32T MI 65356 47001' is not a UTM or MGRS position: use 32T 465" in done.stderr
         assert "'47.3' is only a latitude: add the longitude" in send("location", "47.3").stderr
         assert "'500' is not part of a position" in send("location", "1", "2", "500").stderr
+        assert "'hut' is not a position; use LATITUDE" in send("location", "hut").stderr
         sos = ("sos", "--yes", "--no-wait", *local, "--position")
         assert fieldagent(*sos, "32T", "MI", "65356", "47001").returncode == 2
         assert kit.call("GET", "/api/sos").body["incident"] is None
@@ -259,6 +260,9 @@ def test_position_is_read_as_mgrs_utm_or_national_grid(tmp_path: Path) -> None:
         assert {each["text"] for each in raised} == {"a broken leg", None}
         (where,) = [each["position"] for each in raised if each["position"]]
         assert where == pytest.approx(hut, abs=1e-5)
+        done = fieldagent(*sos, "99", "8")
+        unread = "the SOS is sent, but a part cannot be read: /position/latitude must be from -90"
+        assert done.returncode == 0 and unread in done.stderr
         done = fieldagent("sos", "leg", "--yes", *local, "--position", "47", "8", "arm")
         assert (done.returncode, "'arm' is not part of a position" in done.stderr) == (
             2,

@@ -47,6 +47,13 @@ def _raise(arguments: argparse.Namespace) -> int:
         print("fieldagent: no SOS was sent; use --yes in scripts", file=sys.stderr)
         return USAGE
     incident = call(arguments.port, "POST", "/api/sos", body).body
+    for fault in incident.get("unread", ()):
+        part = escape_line(f"{fault['pointer']} {fault['detail']}")
+        print(
+            f"fieldagent: the SOS is sent, but a part cannot be read: {part}. Correct this part,"
+            " and run the command again",
+            file=sys.stderr,
+        )
     if arguments.no_wait:
         show(arguments, incident, format_incident(incident))
         return OK
