@@ -66,6 +66,8 @@ def test_sos_is_repeated_until_seen_after_failed_connections(
         administer(database, "user", "role", "ben", "dispatcher")
         administer(database, "sos", "acknowledge", "1", "coming", "--by", "ben")
         until(lambda: "seen by" in steps(ada))
+        notice = "Message from the hub  SOS seen by ben: coming"
+        until(lambda: notice in command(ada, "inbound", "list").stdout)
         (sent,) = ada.call("GET", "/api/packages").body["packages"]
         assert sent["text"] == "help"
 

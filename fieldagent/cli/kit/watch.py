@@ -295,11 +295,11 @@ def _format_payload(payload: dict[str, Any]) -> list[str]:
     sos = "SOS " if event.get("sos") else ""
     if event.get("unauthenticated"):
         sos += "(unauthenticated) "
+    name = sender["name"] or ("the hub" if sender["id"] == "0" else sender["id"])
     content = event.get("content") or event.get("name") or event.get("latitude") or ""
     lines = [
         f"{payload['requestId']}  {format_local_time(payload['received'])}  {sos}{event['type']}"
-        " from"
-        f" {sender['name'] or sender['id']}  {content[:60]}"
+        f" from {name}  {content[:60]}"
     ]
     lines += [
         f"    {hook}: {format_state(hand['state'])} after"
