@@ -71,8 +71,14 @@ def test_running_hub_is_recognised_and_another_program_is_a_fault(tmp_path: Path
         answering.start()
         code, _, bad = check(tmp_path, {"port": str(port), "listen": "127.0.0.1"})
         answering.join(PATIENCE)
-    assert code == SETTINGS
-    assert any(f"port {port}" in each and "is in use" in each for each in bad), bad
+        assert code == SETTINGS
+        assert any(f"port {port}" in each and "is in use" in each for each in bad), bad
+        for name in ("admin-listen", "proxy-listen", "directip-listen"):
+            taken = {name: f"127.0.0.1:{port}", "trusted-proxies": "127.0.0.1"}
+            code, _, (finding,) = check(tmp_path, taken)
+            assert code == SETTINGS and finding.startswith(
+                f"{name}: port {port} on 127.0.0.1 is in use"
+            )
 
 
 @pytest.mark.parametrize(

@@ -11,13 +11,13 @@ import os
 import sqlite3
 import ssl
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 
 from fieldagent.cli.findings import check_map, make_settings_finding, print_findings
 from fieldagent.http.certificate import load_certificate
-from fieldagent.http.listeners import ListenFailed, PortTaken, open_listeners
+from fieldagent.http.listeners import ListenFailed, open_listeners
 from fieldagent.hub.console.passkeys import find_missing_library
 from fieldagent.hub.settings import ENVIRONMENT, HubSettings, load_settings, make_database_options
 from fieldagent.hub.store.copies import refuse_lost_database
@@ -59,7 +59,7 @@ def _list_findings(settings: HubSettings) -> Iterator[Finding]:
     if settings.port:
         # Root checks the port before it becomes the hub's user: the unit may have the right to use
         # a port below 1024.
-        yield _check_port(settings)
+        yield from _check_ports(settings)
     if is_postgres(settings.database):
         yield _check_postgres(settings)
     else:
@@ -157,18 +157,32 @@ def _read_expiry(server_tls: ssl.SSLContext, client_tls: ssl.SSLContext) -> str:
     return time.strftime("%Y-%m-%d", time.gmtime(seconds))
 
 
-def _check_port(settings: HubSettings) -> Finding:
+def _check_ports(settings: HubSettings) -> Iterator[Finding]:
+    """Check the ports of the hub. A running hub holds its ports already."""
     port = settings.port
+    finding = _check_port(port, settings.listen)
+    if not finding.good and _is_hub_running(settings):
+        yield Finding(True, f"a hub runs and answers on port {port}")
+        return
+    yield finding
+    for name, address in (
+        ("proxy-listen", settings.proxy_listen),
+        ("admin-listen", settings.admin_listen),
+        ("directip-listen", settings.operator_own["directip-listen"]),
+    ):
+        if address is not None:
+            host, other_port = address
+            found = _check_port(other_port, [host])
+            yield found._replace(text=f"{name}: {found.text}")
+
+
+def _check_port(port: int, hosts: Sequence[str]) -> Finding:
     try:
-        for each in open_listeners(port, settings.listen, allow_remote=True):
+        for each in open_listeners(port, hosts, allow_remote=True):
             each.close()
-    except PortTaken as error:
-        if _is_hub_running(settings):
-            return Finding(True, f"a hub runs and answers on port {port}")
-        return Finding(False, str(error))
     except ListenFailed as error:
         return Finding(False, str(error))
-    return Finding(True, f"port {port} is free on {' and '.join(settings.listen)}")
+    return Finding(True, f"port {port} is free on {' and '.join(hosts)}")
 
 
 def _is_hub_running(settings: HubSettings) -> bool:

@@ -41,7 +41,7 @@ COMMANDS = make_hub_table(
 run [Service] -> run:run @store: run the hub
   = run, check: run the hub, or check whether it can start
   -v,--verbose: log every step
-check -> check:check @whole: check the settings, database, certificate and port of the hub
+check -> check:check @whole: check the settings, database, certificate and ports of the hub
 init [Service] -> directory:init @whole: create the database and the first workspace
   name: name of the workspace
   --administrator EMAIL: also add an administrator, and print a link for the first sign-in, valid
