@@ -46,3 +46,9 @@ def test_demo_team_of_one_is_refused() -> None:
     with Running([*MODULE, "demo", "--team", "1"]) as demo:
         assert demo.wait() == 2
     assert "'1' is not a team size; use 2 to 8" in "\n".join(demo.output())
+
+
+def test_demo_team_with_a_hub_is_refused() -> None:
+    with Running([*MODULE, "demo", "--team", "2", "--hub"]) as demo:
+        demo.expect("--hub: not allowed with argument --team")
+        assert demo.wait() == 2

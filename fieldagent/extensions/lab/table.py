@@ -38,8 +38,8 @@ demo [Try] -> demo:run_demo: run a simulated modem, the agent and a hook that pr
       messages
   = demo, simulate, drill: simulate a kit, its hardware, or a team's week
   --port port=9091: port of the agent (9091)
-  --hub: run a hub with a console, too
-  --team N team: run 2 to 8 kits that hear each other instead
+  | --hub: run a hub with a console, too
+  | --team N team: run 2 to 8 kits that hear each other instead
   --loss 0..99=10: with --team: lost packets, per cent (10)
   --hub-port port=9443: port of the hub (9443)
   --latency seconds=2: seconds that a session takes (2)
