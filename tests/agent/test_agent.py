@@ -462,6 +462,8 @@ def test_all_faults_of_settings_are_reported(tmp_path: Path) -> None:
         assert done.returncode == 78
         assert "nearest is satellite-port" in done.stderr
         assert "api-port must be" in done.stderr
+        hint = f"once corrected, try `fieldagent check --config {properties}`"
+        assert (hint in done.stderr) is (name == "run")
 
 
 def test_check_command_reports_missing_modem(tmp_path: Path) -> None:

@@ -34,7 +34,8 @@ def run(arguments: RunArguments) -> int:
     except (InvalidSettings, OSError) as error:
         code = refuse_settings(error)
         if code == SETTINGS:
-            print_failure("once corrected, try `fieldagent check`")
+            option = f" --config {arguments.config}" if arguments.config else ""
+            print_failure(f"once corrected, try `fieldagent check{option}`")
         return code
     if not get_channels(settings):
         keys = "satellite-port, radio-port or hub-address"
