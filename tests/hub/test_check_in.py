@@ -299,6 +299,8 @@ def test_kit_requests_check_in_and_shows_the_confirmation(tmp_path: Path) -> Non
             wrong = kit.call("POST", "/api/check-in", {"within": 10, "extra": 1})
             assert wrong.status == 422
             assert [each["pointer"] for each in wrong.body["errors"]] == ["/extra", "/within"]
+            missing = kit.call("POST", "/api/check-in", {}).body["errors"]
+            assert missing == [{"detail": "is required", "pointer": "/within"}]
 
 
 def test_check_in_request_without_a_channel_to_the_hub_is_rejected(tmp_path: Path) -> None:

@@ -52,7 +52,9 @@ def _read_deadline(body: bytes) -> int:
         if name != "within"
     ]
     try:
-        within = read_check_in(document.get("within"))
+        if "within" not in document:
+            raise WrongValue("is required")
+        within = read_check_in(document["within"])
     except WrongValue as wrong:
         faults.append(Fault(str(wrong), "/within"))
     if faults:
