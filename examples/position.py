@@ -5,6 +5,8 @@ import json
 import sys
 import urllib.request
 
+if len(sys.argv) < 3:
+    sys.exit(__doc__)
 latitude, longitude = sys.argv[1:3]
 port = sys.argv[3] if sys.argv[3:] else "9091"
 package = {"location": {"latitude": latitude, "longitude": longitude}, "collapseKey": 1}

@@ -109,7 +109,7 @@ def read_url(value: str) -> str:
     for any other value.
     """
     if split_url(value, "http", "https") is None:
-        raise WrongProperty(f"must be a URL such as https://example.org/inbound, not {value!r}")
+        raise WrongProperty(f"must be a URL such as https://example.org, not {value!r}")
     return value
 
 

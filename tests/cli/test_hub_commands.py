@@ -212,6 +212,19 @@ def test_no_command_creates_a_database_at_a_misspelt_path(
     assert not [*tmp_path.glob("wrong.sqlite3*")]
 
 
+def test_user_needs_an_email_address_in_the_usual_form(alps: str) -> None:
+    for email, is_good in {
+        "nonsense": False,
+        "a b@example.org": False,
+        "eva@example.org": True,
+    }.items():
+        code, _, complained = run_command(
+            ("hub", "user", "add", "Eva", "--email", email, "--workspace", "1"), alps
+        )
+        assert (code == 0) is is_good, complained
+        assert is_good or f"such as ada@example.org, not {email}" in complained
+
+
 def test_missing_database_is_reported_with_its_path(tmp_path: Path) -> None:
     missing = str(tmp_path / "wrong" / "hub.sqlite3")
     code, _, complained = run_command(("hub", "user", "list"), missing)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from fieldagent.hub.access import imei_claims, secret, sessions
-from fieldagent.hub.access.user_names import find_name_fault
+from fieldagent.hub.access.user_names import find_form_fault, find_name_fault
 from fieldagent.hub.contract import Device, Revoked, UnknownDevice, parse_id
 from fieldagent.hub.operator.registry import DEFAULT
 from fieldagent.hub.records import kit_report, lease, operator_trouble, shifts, workspace_log
@@ -106,13 +106,8 @@ def add_user(
     check_name(name)
     # Users may type their address with capital letters when they sign in.
     email = email.lower()
-    if max(len(name.encode()), len(email.encode())) > NAME_CHARACTERS_MAX:
-        raise Refused(
-            sentence(
-                "name and email can have {most} bytes each, because they are sent to kits",
-                most=NAME_CHARACTERS_MAX,
-            )
-        )
+    if fault := find_form_fault(name, email, NAME_CHARACTERS_MAX):
+        raise Refused(fault)
     if email and _change_one(db, "SELECT id FROM member WHERE lower(email) = ?", email):
         raise Refused(
             sentence(

@@ -1,6 +1,8 @@
-"""Names of users. Kits address users by these names."""
+"""Names and email addresses of users. Kits address users by these names."""
 
 from __future__ import annotations
+
+import re
 
 from fieldagent.hub.store.contract import Db
 from fieldagent.system.sentence import sentence
@@ -21,5 +23,21 @@ def find_name_fault(db: Db, workspace: int, name: str) -> str:
             "user {id} of this workspace is called {name}, too: add, for example, the family name",
             id=id_,
             name=known_name,
+        )
+    return ""
+
+
+def find_form_fault(name: str, email: str, bytes_max: int) -> str:
+    """Return the reason why no user can have this name or this email address. The reason is empty
+    if a user can have both. `email` is empty for a user without an address.
+    """
+    if max(len(name.encode()), len(email.encode())) > bytes_max:
+        return sentence(
+            "name and email can have {most} bytes each, because they are sent to kits",
+            most=bytes_max,
+        )
+    if email and not re.fullmatch(r"[^@\s]+@[^@\s]+", email):
+        return sentence(
+            "email must be an address such as ada@example.org, not {email}", email=email
         )
     return ""

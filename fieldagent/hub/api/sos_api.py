@@ -254,7 +254,10 @@ class SosApi:
 
     def _make_unknown(self, id_: str) -> Problem:
         if self._is_sos:
-            unknown_text = sentence("no SOS of this workspace has the number {id}", id=id_[:40])
+            unknown_text = sentence(
+                "no SOS of this workspace has the id {id}, which is not the number that people see",
+                id=id_[:40],
+            )
         else:
             unknown_text = sentence("no alarm of this workspace has the number {id}", id=id_[:40])
         return Problem(404, unknown_text)
