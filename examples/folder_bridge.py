@@ -90,13 +90,13 @@ async def publish(host: BridgeHost, follower: Follower, workspace: int) -> None:
 
 
 async def take_in(host: BridgeHost, workspace: int) -> None:
-    """Enter each file, and remove it once its item is on disk."""
+    """Add each file as an item, and remove it once its item is on disk."""
     folder: Path = host.own["board-folder"]
     for file in await trio.to_thread.run_sync(lambda: sorted(folder.glob("*.push"))):
         body, now = await trio.to_thread.run_sync(file.read_bytes), host.clock()
         try:
             ours = {"sourceUserId": str(host.own["board-user"]), "workspaceId": str(workspace)}
-            await host.store.commit(partial(enter, body=body, ours=ours, now=now))
+            await host.store.commit(partial(add_item, body=body, ours=ours, now=now))
         except (NotJson, InvalidPackage, Problem) as refused:
             log.warning("%s is refused: %s", file, refused)
             host.note_events(ItemResult.REFUSED)
@@ -106,8 +106,8 @@ async def take_in(host: BridgeHost, workspace: int) -> None:
             await trio.to_thread.run_sync(file.unlink)
 
 
-def enter(db: Db, body: bytes, ours: dict[str, str], now: float) -> None:
-    """Enter the item of a file. Raises NotJson, InvalidPackage or Problem."""
+def add_item(db: Db, body: bytes, ours: dict[str, str], now: float) -> None:
+    """Add the item of a file. Raises NotJson, InvalidPackage or Problem."""
     document = load_document(body)
     push = parse_push_document({**document, **ours} if isinstance(document, dict) else document)
     members = find_carriers(db, [push])
@@ -120,7 +120,7 @@ def enter(db: Db, body: bytes, ours: dict[str, str], now: float) -> None:
     posting = make_posting(db, push, members, now, LIFE_S)
     if isinstance(posting, Problem):
         raise posting
-    spending.enter_within(db, posting, UNPAID, now)
+    spending.add_item_within(db, posting, UNPAID, now)
 
 
 def _work(host: BridgeHost) -> Callable[[], Awaitable[None]] | None:

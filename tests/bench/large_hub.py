@@ -33,7 +33,7 @@ from fieldagent.hub.field import check_in, mobile_terminated, operator_handover
 from fieldagent.hub.field.backlog import DEAD_LETTER_TABLE, DELIVERIES, WEBHOOKS, count_batch
 from fieldagent.hub.field.envelope_packing import LOOK_AT, list_receipts, list_waiting
 from fieldagent.hub.records import audit, forgetting, ledger, ring_alerts, sos
-from fieldagent.hub.records.ledger import Posting, enter_all
+from fieldagent.hub.records.ledger import Posting, add_items
 from fieldagent.hub.service import health
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.hub.store.opening import is_postgres, open_store
@@ -188,9 +188,9 @@ def operations(items: int) -> dict[str, Callable[[Db], Any]]:
         )
 
     return {
-        "push to one": lambda db: enter_all(db, [posting], now=newest, grace=60),
-        "push to the workspace": lambda db: enter_all(db, [to_all], now=newest, grace=60),
-        "64 pushes together": lambda db: enter_all(db, [posting] * 64, now=newest, grace=60),
+        "push to one": lambda db: add_items(db, [posting], now=newest, grace=60),
+        "push to the workspace": lambda db: add_items(db, [to_all], now=newest, grace=60),
+        "64 pushes together": lambda db: add_items(db, [posting] * 64, now=newest, grace=60),
         "mailbox read of a kit with 1 000 waiting": lambda db: list_waiting(
             db, 8, newest, due_condition="1 = 1", limit=LOOK_AT
         ),

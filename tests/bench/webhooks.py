@@ -1,7 +1,7 @@
 """Measures posts to a webhook. Without items that come in meanwhile, more posts leave. Run it as
 `python -m tests.bench.webhooks`. The receiver is a separate process.
 
-The items are entered before the hub starts. Then it counts the received items, by the clock and for
+The items are stored before the hub starts. Then it counts the received items, by the clock and for
 one core: the number for which the hub's processor time is enough, independent of other programs.
 
 With `--flat-out` it measures instead the posts while 200 links send at full speed on the same
@@ -20,7 +20,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from fieldagent.hub.records.ledger import Posting, enter_from_kits
+from fieldagent.hub.records.ledger import Posting, add_items_from_kits
 from fieldagent.hub.store.contract import Db
 from fieldagent.hub.store.opening import open_store
 from fieldagent.package.package import Location
@@ -80,7 +80,7 @@ def posted(database: str, case: Case, postgres: Server) -> Posted:
         option = ["--batch", str(case.batch)] if case.batch else []
         administer(database, "webhook", "add", there.url, "--untried", *option)
         store = open_store(database)
-        store.run_once(partial(enter, members=members, items=case.items))
+        store.run_once(partial(add_items, members=members, items=case.items))
         store.close()
         settings = {"database": database, "webhook-allow": "127.0.0.0/8", "access-log": "none"}
         running = stack.enter_context(hub(folder, settings))
@@ -95,13 +95,13 @@ def posted(database: str, case: Case, postgres: Server) -> Posted:
         return Posted(items / took, *each, got["connections"])
 
 
-def enter(db: Db, members: list[int], items: int) -> None:
+def add_items(db: Db, members: list[int], items: int) -> None:
     for first in range(0, items, 1_000):
         postings = [
             Posting(1, members[n % len(members)], Location(46.5, 7.25), DATE + n, 12)
             for n in range(first, min(first + 1_000, items))
         ]
-        enter_from_kits(db, postings, now=time.time(), grace=60)
+        add_items_from_kits(db, postings, now=time.time(), grace=60)
 
 
 def main(*arguments: str) -> None:

@@ -68,9 +68,9 @@ def _hear(db: Db, number: int, device: int, member: int, now: float) -> None:
         posting = Posting(
             WORKSPACE, member, said, int(moment), 50, target=DISPATCHER, source=source
         )
-        ledger.enter(db, posting, now=at - 600 * (SAID - step), grace=0)
+        ledger.add_item(db, posting, now=at - 600 * (SAID - step), grace=0)
     down = Posting(WORKSPACE, DISPATCHER, Message(f"hello {number}"), int(at), 50, target=member)
-    ledger.enter(db, down, now=at, grace=0)
+    ledger.add_item(db, down, now=at, grace=0)
     if number == 1:
         words = Message("leg broken")
         source = Source(device, SAID + 1)
@@ -84,4 +84,4 @@ def _hear(db: Db, number: int, device: int, member: int, now: float) -> None:
             source=source,
             target=DISPATCHER,
         )
-        ledger.enter(db, sos, now=now, grace=0)
+        ledger.add_item(db, sos, now=now, grace=0)

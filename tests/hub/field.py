@@ -15,7 +15,7 @@ from fieldagent.hub.field.mobile_originated import MobileOriginatedReceiver
 from fieldagent.hub.field.position_feed import PositionFeeds
 from fieldagent.hub.operator.contract import NO_MODEM, FarModem, Verdict
 from fieldagent.hub.records import ring_alerts
-from fieldagent.hub.records.ledger import Posting, enter
+from fieldagent.hub.records.ledger import Posting, add_item
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.package.package import Item, Message
 from fieldagent.wire.envelope import Entry, Envelope, decode, derive_key, encode
@@ -107,7 +107,7 @@ class Field:
         """Push an item as the push API does, by default from Ada."""
         how = {"sender": 1, "priority": 12, "time": int(self.now), **how}
         posting = Posting(workspace=1, item=item, **how)
-        await self.store.commit(lambda db: enter(db, posting, now=self.now, grace=GRACE))
+        await self.store.commit(lambda db: add_item(db, posting, now=self.now, grace=GRACE))
 
     async def satellite(self) -> None:
         """Run one round of the satellite task."""

@@ -11,7 +11,7 @@ import trio
 from fieldagent.hub.access import directory
 from fieldagent.hub.field import operator_handover
 from fieldagent.hub.records import claims
-from fieldagent.hub.records.ledger import Posting, enter_from_kits
+from fieldagent.hub.records.ledger import Posting, add_items_from_kits
 from fieldagent.hub.store.contract import DatabaseOptions, Db, Store
 from fieldagent.hub.store.opening import open_store
 from fieldagent.hub.webhook import deliveries
@@ -69,7 +69,7 @@ def make_due(db: Db) -> None:
     db.execute("INSERT INTO workspace (id, name, created) VALUES (1, 'Alps', 0)")
     db.execute("INSERT INTO member (id, type, name, created) VALUES (1, 'User', 'Ada', 0)")
     db.execute("INSERT INTO webhook (id, workspace, url, created) VALUES (1, 1, 'http://x', 0)")
-    enter_from_kits(db, [Posting(1, 1, Message("here"), 1, 12)], now=1.0, grace=60)
+    add_items_from_kits(db, [Posting(1, 1, Message("here"), 1, 12)], now=1.0, grace=60)
     device, _ = directory.add_device(
         db, 1, 1, directory.NewDevice("kit", "300234010000001", "directip"), now=1.0
     )

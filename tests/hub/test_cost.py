@@ -10,7 +10,7 @@ import pytest
 from fieldagent.hub.field import mobile_terminated
 from fieldagent.hub.field.cost import list_costs
 from fieldagent.hub.records import usage
-from fieldagent.hub.records.ledger import Posting, enter
+from fieldagent.hub.records.ledger import Posting, add_item
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.package.package import Data, Item, Message, Waypoint
 from tests.hub.field import GRACE, START, field_of
@@ -50,7 +50,7 @@ async def test_estimated_cost_equals_the_size_of_the_messages(store: Store, what
         for named in (False, True):
             said = await store.read(look)
             assert set(said) == ({3} if posting.target else {2, 3})
-            await store.commit(lambda db: enter(db, posting, now=alps.now, grace=GRACE))
+            await store.commit(lambda db: add_item(db, posting, now=alps.now, grace=GRACE))
             alps.now += GRACE
             assert await store.commit(lambda db: mobile_terminated.pack_due_messages(db, alps.now))
             rows = await store.commit(lambda db: db.execute(PACKED))

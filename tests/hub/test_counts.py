@@ -12,7 +12,7 @@ from fieldagent.http.problem import Problem
 from fieldagent.hub.access.caller import Caller
 from fieldagent.hub.access.push import Push
 from fieldagent.hub.api.push_api import HubApi, PushRequest
-from fieldagent.hub.records.ledger import Posting, enter
+from fieldagent.hub.records.ledger import Posting, add_item
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.hub.store.opening import open_store
 from fieldagent.package.package import Message
@@ -70,7 +70,7 @@ def test_item_to_many_devices_takes_few_statements(store: Store, devices: int) -
     def count(db: Db) -> tuple[int, list[str]]:
         counted = Counted(db)
         posting = Posting(9, 100, Message("to all"), int(START), priority=12)
-        return enter(counted, posting, now=START, grace=GRACE).item, counted.statements
+        return add_item(counted, posting, now=START, grace=GRACE).item, counted.statements
 
     item, statements = store.run_once(count)
     assert len(statements) <= 3

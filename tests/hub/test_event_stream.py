@@ -26,7 +26,7 @@ from fieldagent.hub.store.contract import Db, Store
 from fieldagent.package.package import Message
 from fieldagent.wire.envelope import Entry
 from tests.hub.field import START, Field, field_of
-from tests.hub.test_read_api import enter_many, hub_caller
+from tests.hub.test_read_api import add_many, hub_caller
 from tests.processes import PATIENCE, administer, agent, hub
 
 TIME = int(START)
@@ -171,7 +171,7 @@ async def test_resumed_stream_loses_and_repeats_no_event(store: Store) -> None:
             # Longer ago than another hub may need for a lower number.
             alps.now += 60
             assert await listener.texts(1) == ["0"]
-        await store.commit(partial(enter_many, count=2 * AT_ONCE + 1, text="hay"))
+        await store.commit(partial(add_many, count=2 * AT_ONCE + 1, text="hay"))
         alps.now += 60
         async with open_stream(alps, listener.last, frozenset(["item"])) as pieces:
             texts = await Listener(pieces).texts(2 * AT_ONCE + 3)
@@ -181,7 +181,7 @@ async def test_resumed_stream_loses_and_repeats_no_event(store: Store) -> None:
 async def test_unread_stream_holds_few_large_items(store: Store) -> None:
     async with field_with_listener(store) as alps, open_stream(alps) as pieces:
         await anext(pieces)
-        await store.commit(partial(enter_many, count=AT_ONCE, text="x" * 20_000))
+        await store.commit(partial(add_many, count=AT_ONCE, text="x" * 20_000))
         alps.now += 60
         read = 0
         while read < AT_ONCE:

@@ -11,7 +11,7 @@ import pytest
 
 from fieldagent.hub.access import attempts
 from fieldagent.hub.records import audit, forgetting
-from fieldagent.hub.records.ledger import Posting, enter
+from fieldagent.hub.records.ledger import Posting, add_item
 from fieldagent.hub.store.contract import Db, Store, insert
 from fieldagent.hub.store.opening import open_store
 from fieldagent.package.package import Message
@@ -59,7 +59,7 @@ def test_items_and_their_digests_are_deleted_in_slices(store: Store) -> None:
         for number in range(many):
             sos, late = int(number == 7), START + (number == 8)
             db.execute("INSERT INTO arrived VALUES (1, 0, ?, ?, ?, ?)", number, b"d", late, sos)
-            enter(db, Posting(1, 1, Message("x"), int(START), 12), now=START, grace=GRACE)
+            add_item(db, Posting(1, 1, Message("x"), int(START), 12), now=START, grace=GRACE)
 
     store.run_once(fill)
     items = [
@@ -92,7 +92,7 @@ def _add_waiting_item(db: Db) -> None:
     db.execute(
         "INSERT INTO device (id, workspace, member, name, created) VALUES (1, 1, 1, 'kit', 0)"
     )
-    enter(db, Posting(1, 1, Message("x"), int(START), 12), now=START, grace=GRACE)
+    add_item(db, Posting(1, 1, Message("x"), int(START), 12), now=START, grace=GRACE)
     db.execute(
         "INSERT INTO delivery (item, device, sequence, state, rank, expires)"
         " SELECT id, 1, 1, 'waiting', 0, ? FROM item",

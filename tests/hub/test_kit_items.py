@@ -91,9 +91,9 @@ def run_mixed(store: Store, how: str) -> tuple[Any, dict[str, list[Any]], int]:
         known, subject, counted = add_devices(db), make_receiver(START), Counted(db)
         plain = [KitItems(known[place], entries) for place, entries in MIXED]
         if how == "together":
-            taken = subject._enter_items(counted, plain)
+            taken = subject._add_items(counted, plain)
         elif how == "each":
-            taken = [subject._enter_items(counted, [each])[0] for each in plain]
+            taken = [subject._add_items(counted, [each])[0] for each in plain]
         else:
             taken = []
             for place, entries in MIXED:
@@ -131,7 +131,7 @@ def test_group_of_kit_items_takes_few_statements(store: Store, messages: int) ->
             for number in range(messages)
         ]
         assert (
-            sum(each.items for each in make_receiver(START)._enter_items(counted, sent)) == messages
+            sum(each.items for each in make_receiver(START)._add_items(counted, sent)) == messages
         )
         return len(counted.statements)
 
@@ -165,7 +165,7 @@ def test_grouped_confirmations_use_few_statements_and_create_receipts(
     def confirmed(db: Db) -> tuple[int, list[Any]]:
         known, counted = add_devices(db), Counted(db)
         sent = [KitItems(known[0], [Entry(n, Message(f"{n}"), TIME)]) for n in range(messages)]
-        make_receiver(START)._enter_items(db, sent)
+        make_receiver(START)._add_items(db, sent)
         create_missing_rows(db, [(each.id, START) for each in known])
         pairs = db.execute("SELECT item, device FROM delivery")
         assert len(pairs) == messages * (DEVICES - 1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fieldagent.hub.contract import Bearer
-from fieldagent.hub.records.ledger import Posting, confirm_all, enter_all
+from fieldagent.hub.records.ledger import Posting, add_items, confirm_all
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.package.package import Message
 from tests.hub.field import GRACE, START
@@ -58,10 +58,10 @@ def test_items_are_stored_and_confirmed_past_each_integer_size(store: Store, tog
                     Posting(first, ids[1], text, at, priority=12, target=ids[2]),
                     Posting(first, ids[2], text, at, priority=12, collapse_key=2**31),
                 ][:together]
-                entered = enter_all(db, postings, now=START, grace=GRACE)
+                added = add_items(db, postings, now=START, grace=GRACE)
                 pairs = db.execute(
                     "SELECT item, device FROM delivery WHERE item >= ? AND state = 'waiting'",
-                    entered[0].item,
+                    added[0].item,
                 )
                 confirm_all(db, [(item, device) for item, device in pairs], Bearer.IP, START)
 

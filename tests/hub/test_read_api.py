@@ -25,7 +25,7 @@ from fieldagent.hub.api.read_api import ReadApi
 from fieldagent.hub.api.reading import END, ItemFilter
 from fieldagent.hub.contract import Bearer
 from fieldagent.hub.records.forgetting import delete_old_items
-from fieldagent.hub.records.ledger import Posting, enter
+from fieldagent.hub.records.ledger import Posting, add_item
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.package.package import Data, Location, Message, Waypoint
 from fieldagent.wire.envelope import Entry, Source
@@ -293,17 +293,17 @@ async def test_deliveries_are_listed_with_their_state(store: Store) -> None:
         assert (await hub.ask("/api/deliveries?device=99")).status == 404
 
 
-def enter_many(db: Db, count: int, text: str) -> None:
+def add_many(db: Db, count: int, text: str) -> None:
     for number in range(count):
         posting = Posting(1, 1, Message(text), TIME, 12, target=1, source=Source(1, number))
-        enter(db, posting, now=START, grace=GRACE)
+        add_item(db, posting, now=START, grace=GRACE)
 
 
 async def test_search_is_limited_per_request_and_continues_on_the_next_page(store: Store) -> None:
     async with readers(store) as hub:
         await hub.alps.sends(1, Entry(1, Message("needle"), TIME))
         for _ in range(20):  # a transaction takes some seconds at most
-            await store.commit(partial(enter_many, count=reading.LOOKED_AT // 10 + 1, text="hay"))
+            await store.commit(partial(add_many, count=reading.LOOKED_AT // 10 + 1, text="hay"))
         assert await hub.texts("/api/items?text=needle&limit=5") == ["needle"]
         caller = hub_caller()
         wanted = ItemFilter(text="needle")
@@ -317,7 +317,7 @@ def hub_caller() -> Caller:
 
 async def test_page_of_items_takes_few_statements(store: Store) -> None:
     async with readers(store):
-        await store.commit(partial(enter_many, count=50, text="hay"))
+        await store.commit(partial(add_many, count=50, text="hay"))
         caller = hub_caller()
 
         def count(db: Db) -> int:
@@ -345,7 +345,7 @@ async def test_page_ends_before_the_size_limit(store: Store) -> None:
 async def test_open_sos_is_kept_and_other_items_are_forgotten_in_slices(store: Store) -> None:
     async with readers(store) as hub:
         await hub.alps.sends(3, Entry(1, Message("help"), TIME, sos=True), bearer=Bearer.IP)
-        await store.commit(partial(enter_many, count=1_200, text="hay"))
+        await store.commit(partial(add_many, count=1_200, text="hay"))
         await store.commit(lambda db: db.execute("UPDATE delivery SET state = 'stored'"))
         later = START + 86_400
         counts = []

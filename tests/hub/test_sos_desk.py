@@ -376,14 +376,12 @@ async def test_incident_without_a_text_is_posted_to_webhooks_by_the_hub(store: S
             )
         await hub.alps.sends(1, Entry(0, IncidentUpdate(7, IncidentState.OPEN), int(START)))
         hub.alps.now += sos_without_text.ITEM_WAIT_S - 1
-        assert (
-            await store.commit(lambda db: sos_without_text.enter_own_items(db, hub.alps.now)) == []
-        )
+        assert await store.commit(lambda db: sos_without_text.add_own_items(db, hub.alps.now)) == []
         hub.alps.now += 1
         assert await store.read(sos_without_text.compute_next_due) == hub.alps.now
-        await store.commit(lambda db: sos_without_text.enter_own_items(db, hub.alps.now))
+        await store.commit(lambda db: sos_without_text.add_own_items(db, hub.alps.now))
         assert (
-            await store.commit(lambda db: sos_without_text.enter_own_items(db, hub.alps.now)) == []
+            await store.commit(lambda db: sos_without_text.add_own_items(db, hub.alps.now)) == []
         ), "once"
         said = "kit 1 reports an open SOS, but its text has not arrived: ask it"
         assert await posted(0) == [said]

@@ -67,17 +67,17 @@ async def test_grouped_commits_return_own_results_and_fail_alone(store: Store) -
     runs: list[int] = []
     outcomes: dict[int, Any] = {}
 
-    def enter(db: Db, numbers: Sequence[int]) -> list[str]:
+    def add_numbers(db: Db, numbers: Sequence[int]) -> list[str]:
         runs.append(len(numbers))
         db.announce("news")
         for number in numbers:
             # Two rows have one name.
             db.execute("INSERT INTO workspace (name, created) VALUES (?, 0)", f"w{number % 20:02}")
-        return [f"entered {number}" for number in numbers]
+        return [f"added {number}" for number in numbers]
 
     async def caller(number: int) -> None:
         try:
-            outcomes[number] = await store.commit_together(enter, number)
+            outcomes[number] = await store.commit_together(add_numbers, number)
         except Exception:
             outcomes[number] = "refused"
 
@@ -90,7 +90,7 @@ async def test_grouped_commits_return_own_results_and_fail_alone(store: Store) -
             await news.wait()
         refused = [number for number, outcome in outcomes.items() if outcome == "refused"]
         assert refused in ([0], [20])
-        kept = {number: f"entered {number}" for number in range(21) if number not in refused}
+        kept = {number: f"added {number}" for number in range(21) if number not in refused}
         assert outcomes == kept | dict.fromkeys(refused, "refused")
         assert len(await store.read(list_names)) == 20
         # All new ones share few runs.

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import pytest
 
 from fieldagent.http.message import Response
-from fieldagent.hub.records.ledger import Posting, enter_from_kits
+from fieldagent.hub.records.ledger import Posting, add_items_from_kits
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.hub.store.opening import open_store
 from fieldagent.hub.webhook import deliveries
@@ -63,13 +63,13 @@ class Fickle(BaseHTTPRequestHandler):
         pass
 
 
-def _enter(db: Db, members: list[int], now: float) -> None:
+def _add_items(db: Db, members: list[int], now: float) -> None:
     postings = [
         Posting(1, member, Message(f"{member}.{n}"), int(now), 12)
         for n in range(EACH)
         for member in members
     ]
-    enter_from_kits(db, postings, now=now, grace=60)
+    add_items_from_kits(db, postings, now=now, grace=60)
 
 
 @pytest.mark.full
@@ -101,7 +101,7 @@ def test_posts_of_two_hubs_are_complete_and_ordered_although_one_is_killed(
         administer(database, "webhook", "add", url, "--untried", *option)
         store = open_store(database)
         stack.callback(store.close)
-        store.run_once(partial(_enter, members=members, now=time.time()))
+        store.run_once(partial(_add_items, members=members, now=time.time()))
         dies = stack.enter_context(hub(folder(tmp_path / "dies"), settings))
         assert Receiver.held.wait(PATIENCE)
         stack.enter_context(hub(folder(tmp_path / "lives"), settings))

@@ -18,7 +18,7 @@ from fieldagent.hub.field.backlog import Backlog, add_awaited
 from fieldagent.hub.field.ip_link import _MailboxPost
 from fieldagent.hub.records import workspace_log
 from fieldagent.hub.records.forgetting import delete_old_items, expire_deliveries
-from fieldagent.hub.records.ledger import Posting, enter
+from fieldagent.hub.records.ledger import Posting, add_item
 from fieldagent.hub.records.numbering import skip_all_numbers
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.package.package import SOS_PRIORITY, Location, Message
@@ -149,7 +149,7 @@ def test_new_device_gets_no_earlier_items(store: Store) -> None:
             item, source = Message(f"{number}"), Source(kit, number)
             expires = START + DAY
             posting = Posting(alps, ada, item, TIME, 12, expires=expires, source=source)
-            return enter(db, posting, now=START, grace=60.0).item
+            return add_item(db, posting, now=START, grace=60.0).item
 
         before = say(1)
         new, _ = directory.add_device(db, alps, ben, directory.NewDevice("kit 2"), now=START)

@@ -76,7 +76,7 @@ def send_command(arguments: argparse.Namespace, hub: HubSettings, store: Store) 
     def carry(db: Db) -> int:
         now = time.time()
         if delta is not None:
-            delta_sending.enter_delta(db, delta.posting, grace, now)
+            delta_sending.add_delta(db, delta.posting, grace, now)
         return store_command(db, order, grace, now)
 
     return _wait(arguments, store, kit, store.run_once(carry), price)

@@ -75,7 +75,7 @@ class PushRequest:
 
 class HubApi:
     """Routes of the push API. `clock` returns Unix time. `grace` and `time_to_live` are in seconds
-    (see `ledger.enter_all`).
+    (see `ledger.add_items`).
     """
 
     def __init__(
@@ -161,7 +161,7 @@ class HubApi:
             raise
 
     async def _push(self, request: Request, caller: Caller) -> str:
-        """Enter a push and return its requestId. If an earlier push has the same Idempotency-Key,
+        """Add a push and return its requestId. If an earlier push has the same Idempotency-Key,
         return the requestId of that push.
         """
         key = read_idempotency_key(request.headers)
@@ -225,33 +225,33 @@ class HubApi:
         for each in accepted:
             if each.name not in earlier_pushes:
                 new_pushes.setdefault(each.name or each, each)
-        entered_ids = self._enter(
+        added_ids = self._add_items(
             db, {each: postings[each] for each in new_pushes.values()}, far, now
         )
         repeatables = [
-            (Repeatable(each.name, _digest(each)), id_) for each, id_ in entered_ids if each.name
+            (Repeatable(each.name, _digest(each)), id_) for each, id_ in added_ids if each.name
         ]
         store_results(db, repeatables, now)
         store_rates(db, counted)
         earlier_pushes |= {
-            each.name: (_digest(each), request) for each, request in entered_ids if each.name
+            each.name: (_digest(each), request) for each, request in added_ids if each.name
         }
-        requests = dict(entered_ids)
+        requests = dict(added_ids)
         return [
             refusal
             or (_repeat_answer(each, *earlier_pushes[each.name]) if each.name else requests[each])
             for each, refusal in zip(push_requests, refusals, strict=True)
         ]
 
-    def _enter(
+    def _add_items(
         self,
         db: Db,
         postings: Mapping[PushRequest, ledger.Posting],
         satellite_kits: Mapping[PushRequest, SatelliteKits],
         now: float,
     ) -> list[tuple[PushRequest, str]]:
-        """Enter the pushes. Return each push with its requestId."""
-        entered_items = ledger.enter_all(db, list(postings.values()), now=now, grace=self._grace)
+        """Add the pushes. Return each push with its requestId."""
+        added_items = ledger.add_items(db, list(postings.values()), now=now, grace=self._grace)
         lines = [
             AuditLine(
                 each.caller.workspace,
@@ -259,12 +259,12 @@ class HubApi:
                 PUSH,
                 f"item {item}, {_describe_refusal(each)}",
             )
-            for each, (item, _) in zip(postings, entered_items, strict=True)
+            for each, (item, _) in zip(postings, added_items, strict=True)
         ]
         write_lines(db, lines, now)
-        for each, (item, _) in zip(postings, entered_items, strict=True):
+        for each, (item, _) in zip(postings, added_items, strict=True):
             delay_until_linked(db, item, satellite_kits[each])
-        return [(each, request) for each, (_, request) in zip(postings, entered_items, strict=True)]
+        return [(each, request) for each, (_, request) in zip(postings, added_items, strict=True)]
 
 
 def make_posting(

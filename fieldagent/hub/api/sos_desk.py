@@ -143,8 +143,8 @@ def send_text_to_kit(db: Db, incident: Sos, member: int, text: str, now: float) 
     posting = Posting(
         incident.workspace, member, Message(text), int(now), ANSWER_PRIORITY, target=int(kit_member)
     )
-    entered = ledger.enter(db, posting, now=now, grace=GRACE_S)
-    sos.add_item(db, entered.item, incident.id)
+    added = ledger.add_item(db, posting, now=now, grace=GRACE_S)
+    sos.add_item(db, added.item, incident.id)
     sos.record_event(db, incident.id, "answered", now, member=member, detail=text)
     return incident
 

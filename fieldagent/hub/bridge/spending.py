@@ -1,4 +1,4 @@
-"""Enters items from third-party servers. An item uses paid channels if its author is allowed and
+"""Adds items from third-party servers. An item uses paid channels if its author is allowed and
 the day's budget is sufficient. All other items wait for a link.
 """
 
@@ -64,27 +64,27 @@ class Quote(NamedTuple):
 
 
 class PaidItem(NamedTuple):
-    entered: ItemIds
+    ids: ItemIds
     credits: int
     """Largest possible cost in credits."""
     reason: str
     """Reason why the item waits for a link, for its author; empty if the item does not wait."""
 
 
-def enter_within(db: Db, posting: Posting, allowance: Allowance, now: float) -> PaidItem:
-    """Enter an item. The item uses paid channels only if it has a cost now and the allowance covers
-    this cost. Raises the errors of `ledger.enter`.
+def add_item_within(db: Db, posting: Posting, allowance: Allowance, now: float) -> PaidItem:
+    """Add an item. The item uses paid channels only if it has a cost now and the allowance covers
+    this cost. Raises the errors of `ledger.add_item`.
     """
     quote = make_quote(db, posting, allowance, now)
-    entered = ledger.enter(db, posting, now=now, grace=GRACE_S)
+    ids = ledger.add_item(db, posting, now=now, grace=GRACE_S)
     if not quote.credits:
         # If a link ends before the item is sent, the item must not cause costs.
-        ledger.restrict_to_free(db, entered.item, quote.reason)
-    return PaidItem(entered, quote.credits, quote.reason)
+        ledger.restrict_to_free(db, ids.item, quote.reason)
+    return PaidItem(ids, quote.credits, quote.reason)
 
 
 def make_quote(db: Db, posting: Posting, allowance: Allowance, now: float) -> Quote:
-    """Return the cost of entering an item now, without entering it. If the item may not use paid
+    """Return the cost of adding an item now, without adding it. If the item may not use paid
     channels, the result contains the reason.
     """
     devices = cost.list_costs(db, posting, now)

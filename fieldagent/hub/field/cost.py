@@ -1,4 +1,4 @@
-"""Computes the cost of a push to each device before the push is entered."""
+"""Computes the cost of a push to each device before the hub stores the push."""
 
 from __future__ import annotations
 

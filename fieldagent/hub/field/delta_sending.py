@@ -87,8 +87,8 @@ def compute_cost(db: Db, posting: Posting, now: float) -> DeltaCost | None:
     )
 
 
-def enter_delta(db: Db, posting: Posting, grace: float, now: float) -> None:
-    """Enter the posting that sends the delta. The hub pays for satellite messages if the link has
+def add_delta(db: Db, posting: Posting, grace: float, now: float) -> None:
+    """Add the posting that sends the delta. The hub pays for satellite messages if the link has
     not delivered the delta after `grace` seconds.
     """
-    ledger.enter_all(db, [posting], now=now, grace=grace)
+    ledger.add_items(db, [posting], now=now, grace=grace)

@@ -15,7 +15,7 @@ from fieldagent.hub.part import KitPosition
 from fieldagent.hub.records import contact
 from fieldagent.hub.records.contact import Position
 from fieldagent.hub.records.fragments import UNAUTHENTICATED_COLUMN
-from fieldagent.hub.records.ledger import Posting, enter_from_kits
+from fieldagent.hub.records.ledger import Posting, add_items_from_kits
 from fieldagent.hub.store.contract import Db, insert
 from fieldagent.package.package import SOS_PRIORITY, IncidentUpdate, Item, Location, Parcel
 from fieldagent.package.reading import KINDS
@@ -83,26 +83,26 @@ _ARRIVAL_COLUMNS = ("device", UNAUTHENTICATED_COLUMN, "sequence", "digest", "at"
 _Key = tuple[int, int, bytes]
 
 
-def enter_kit_messages(
+def add_kit_messages(
     db: Db, messages: Sequence[KitItems], now: float, grace: float, time_to_live: float
 ) -> list[IntakeResult | None]:
-    """Enter the new items. For a message of a device that was revoked a moment ago, return None and
-    do not enter its items.
+    """Add the new items. For a message of a device that was revoked a moment ago, return None and
+    do not store its items.
     """
     revoked = revocation.find_revoked(db, {each.device.id for each in messages})
     good = [each for each in messages if each.device.id not in revoked]
     taken: list[IntakeResult] = []
     for first in range(0, len(good), MESSAGES_PER_STATEMENT_MAX):
         message_slice = good[first : first + MESSAGES_PER_STATEMENT_MAX]
-        taken += enter_kit_items(db, message_slice, now=now, grace=grace, time_to_live=time_to_live)
+        taken += add_kit_items(db, message_slice, now=now, grace=grace, time_to_live=time_to_live)
     results = iter(taken)
     return [None if each.device.id in revoked else next(results) for each in messages]
 
 
-def enter_kit_items(
+def add_kit_items(
     db: Db, messages: Sequence[KitItems], *, now: float, grace: float, time_to_live: float
 ) -> list[IntakeResult]:
-    """Enter the new items of each kit, in the order in which the kit sent them."""
+    """Add the new items of each kit, in the order in which the kit sent them."""
     keys = [
         [(each.device.id, entry.sequence, compute_fingerprint(entry)) for entry in each.entries]
         for each in messages
@@ -130,7 +130,7 @@ def enter_kit_items(
                     newest[device.id] = position
                 if positions.is_current(content):
                     seen.append(positions.make_kit_position(device, content, entry.time, now))
-    enter_from_kits(db, postings, now=now, grace=grace)
+    add_items_from_kits(db, postings, now=now, grace=grace)
     contact.record_contacts(db, newest, Bearer.IP, now)
     positions.act_on_positions(db, seen, now)
     check_in.record_items(

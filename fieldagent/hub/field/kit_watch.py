@@ -27,7 +27,7 @@ CORE_CHECKS = (
     HubCheck(check_in.compute_next_late, check_in.warn_of_late),
     HubCheck(update_offers.compute_next_due, update_offers.continue_offers),
     HubCheck(alarm.compute_next_look, alarm.notify_of_open),
-    HubCheck(sos_without_text.compute_next_due, sos_without_text.enter_own_items),
+    HubCheck(sos_without_text.compute_next_due, sos_without_text.add_own_items),
     HubCheck(radio_key.compute_next_due, radio_key.continue_changes),
 )
 """Checks that are part of the core."""

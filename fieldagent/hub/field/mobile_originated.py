@@ -1,4 +1,4 @@
-"""Processes messages of agents: decodes them, reassembles fragments, ignores duplicates, and enters
+"""Processes messages of agents: decodes them, reassembles fragments, ignores duplicates, and stores
 items.
 
 All of this is one transaction, so a message can be acknowledged when `take_in` returns.
@@ -21,7 +21,7 @@ from fieldagent.hub.field.arrival import KitMessage, is_stored, mark_arrived
 from fieldagent.hub.field.kit_items import (
     IntakeResult,
     KitItems,
-    enter_kit_messages,
+    add_kit_messages,
     make_posting,
     read_only_items,
 )
@@ -50,7 +50,7 @@ from fieldagent.hub.records.due_receipts import (
     record_carrier,
     repeat_result,
 )
-from fieldagent.hub.records.ledger import Posting, confirm, enter, record_stage
+from fieldagent.hub.records.ledger import Posting, add_item, confirm, record_stage
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.package.delivery import Stage
 from fieldagent.package.package import (
@@ -239,7 +239,7 @@ class MobileOriginatedReceiver:
             return
         alone = read_only_items(device, envelope) if bearer is Bearer.IP else None
         if alone is not None:
-            plain = await self._store.commit_together(self._enter_items, alone)
+            plain = await self._store.commit_together(self._add_items, alone)
             if plain is not None:
                 _log_trouble(device, plain.items, plain.duplicates, bearer)
                 return
@@ -272,9 +272,9 @@ class MobileOriginatedReceiver:
             log.error("part of a message from %s could not be used: %s", device.name, fault)
         _log_trouble(device, kit_message.items, kit_message.duplicates, bearer)
 
-    def _enter_items(self, db: Db, messages: Sequence[KitItems]) -> list[IntakeResult | None]:
+    def _add_items(self, db: Db, messages: Sequence[KitItems]) -> list[IntakeResult | None]:
         limits = self._clock(), self._grace, self._time_to_live
-        return enter_kit_messages(db, messages, *limits)
+        return add_kit_messages(db, messages, *limits)
 
     def _store_dead_letter(
         self, db: Db, device: Device, body: bytes, bearer: Bearer, reason: str
@@ -397,10 +397,10 @@ class MobileOriginatedReceiver:
             case Introduction():
                 brought.troubles.append("an introduction, which the hub does not need")
             case _:
-                self._enter_item(db, entry, content, brought)
+                self._add_item(db, entry, content, brought)
 
-    def _enter_item(self, db: Db, entry: Entry, content: Item, brought: KitMessage) -> None:
-        """Enter an item for people. Ignore the item if it arrived before."""
+    def _add_item(self, db: Db, entry: Entry, content: Item, brought: KitMessage) -> None:
+        """Add an item for people. Ignore the item if it arrived before."""
         device = brought.device
         # A doubtful entry is not new if the kit itself has sent the same entry.
         if (brought.doubt_reason and is_stored(db, entry, brought)) or not mark_arrived(
@@ -418,7 +418,7 @@ class MobileOriginatedReceiver:
             if trackers.store_kit_report(db, device.workspace, entry, brought.now):
                 return
         posting, recipient = resolve_names(db, self._make_posting(db, entry, content, brought))
-        item, _ = enter(db, posting, now=brought.now, grace=self._grace)
+        item, _ = add_item(db, posting, now=brought.now, grace=self._grace)
         nobody = recipient.reason
         if recipient.address:
             nobody = send_to_address(db, item, recipient.address, brought.now)

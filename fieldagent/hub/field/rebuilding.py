@@ -7,7 +7,7 @@
 2. The hub asks the kit for a list of its items, and then for the missing items, page by page.
 3. A kit authenticates the items that it sent itself. Another kit's copy of such an item, or of a
    push, is marked as unauthenticated until the kit that sent the item delivers it.
-4. An item is entered with its original identity, times and number. Webhooks do not get the item,
+4. An item is stored with its original identity, times and number. Webhooks do not get the item,
    and the hub does not pay for its delivery. A kit that had the item before recognises it. If the
    kit reports that an SOS is not closed, the SOS is open again and notifies people.
 """
@@ -147,13 +147,13 @@ class Rebuilding:
         copies = copies or [Copy(copy_place, b"") for copy_place in self.rows]
         remaining = self.rows.keys() - {each.place for each in copies}
 
-        def enter(db: Db) -> str:
-            results = [enter_copy(db, self, each, now) for each in copies]
+        def add_copies(db: Db) -> str:
+            results = [add_copy(db, self, each, now) for each in copies]
             rebuild.add_copy_counts(db, self.device.id, results.count(True), results.count(False))
             db.announce(kit_report.get_topic(self.device.id))
             return "" if remaining else self._end_page(db, page, now)
 
-        self._log_progress(await self.store.commit(enter))
+        self._log_progress(await self.store.commit(add_copies))
         self.rows = {
             copy_place: row for copy_place, row in self.rows.items() if copy_place in remaining
         }
@@ -210,7 +210,7 @@ def is_known(db: Db, device: int, summary: BackupSummary) -> bool:
 
 def _is_buried(db: Db, device: int, hours: int, now: float) -> bool:
     """Return True if a message of the device became a dead letter about `hours` hours ago. The hub
-    acknowledged such a message although it entered no item.
+    acknowledged such a message although it stored no item.
     """
     around = (now - (hours + 2) * 3600, now - (hours - 1) * 3600)
     sql = "SELECT 1 FROM dead_letter WHERE device = ? AND received BETWEEN ? AND ? LIMIT 1"
@@ -304,8 +304,8 @@ def _compute_dropped(db: Db, device: int, inventory: Inventory) -> int:
     return 0 if newest is None else max(0, end - max(first, newest + 1))
 
 
-def enter_copy(db: Db, link: Rebuilding, copy: Copy, now: float) -> bool:
-    """Enter one item from a kit's copy. Return True if the hub has the item now."""
+def add_copy(db: Db, link: Rebuilding, copy: Copy, now: float) -> bool:
+    """Add one item from a kit's copy. Return True if the hub has the item now."""
     if not copy.body:
         return False
     row = link.rows[copy.place]
@@ -322,13 +322,13 @@ def enter_copy(db: Db, link: Rebuilding, copy: Copy, now: float) -> bool:
     if link.page is not None and link.page.direction is Direction.SENT:
         device_of_origin = _find_device(db, link.device, envelope.origin)
         is_marked = any(isinstance(each, UnauthenticatedMark) for each in details)
-        return device_of_origin is not None and _enter_sent(
+        return device_of_origin is not None and _add_sent_copy(
             db, link, device_of_origin, entry, is_marked, copy, row.at, now
         )
-    return _enter_received(db, link, entry, details, copy, row, now)
+    return _add_received_copy(db, link, entry, details, copy, row, now)
 
 
-def _enter_sent(
+def _add_sent_copy(
     db: Db,
     link: Rebuilding,
     author: Device,
@@ -360,7 +360,7 @@ def _enter_sent(
     posting = replace(posting, unauthenticated=is_doubtful and not is_proved_update)
     posting, _ = resolve_names(db, posting)
     is_closed = copy.state == "closed"
-    item = ledger.enter_again(db, posting, at=at, now=now, is_closed=is_closed)
+    item = ledger.readd_item(db, posting, at=at, now=now, is_closed=is_closed)
     if isinstance(content, Location) and not doubt:
         contact.store_position(db, author.id, content, entry.time, now)
     if brings:
@@ -375,7 +375,7 @@ def _record_arrival(db: Db, device: int, entry: Entry, at: float, is_doubtful: b
     return bool(insert(db, "arrived", columns, [row], "sequence", conflict="DO NOTHING"))
 
 
-def _enter_received(
+def _add_received_copy(
     db: Db,
     link: Rebuilding,
     entry: Entry,
@@ -389,7 +389,7 @@ def _enter_received(
         return False
     source = next((each for each in details if isinstance(each, Source)), None)
     if source is None:
-        item: int | None = _enter_push(db, link, entry, row, now)
+        item: int | None = _add_push(db, link, entry, row, now)
     else:
         item = _find_sender(db, link, source, entry, copy, row, now)
     if item is None:
@@ -423,7 +423,7 @@ def _find_sender(
     posting = make_posting(neighbour, own, content, row.at + link.keeping.time_to_live)
     posting, _ = resolve_names(db, replace(posting, unauthenticated=True))
     is_closed = copy.state == "closed"
-    return ledger.enter_again(db, posting, at=row.at, now=now, is_closed=is_closed)
+    return ledger.readd_item(db, posting, at=row.at, now=now, is_closed=is_closed)
 
 
 def _find_item(db: Db, author: Device, entry: Entry) -> int | None:
@@ -440,8 +440,8 @@ def _find_item(db: Db, author: Device, entry: Entry) -> int | None:
     return None
 
 
-def _enter_push(db: Db, link: Rebuilding, entry: Entry, row: InventoryRow, now: float) -> int:
-    """Enter a push that the kit received. Its other recipients are unknown."""
+def _add_push(db: Db, link: Rebuilding, entry: Entry, row: InventoryRow, now: float) -> int:
+    """Add a push that the kit received. Its other recipients are unknown."""
     device, content = link.device, entry.content
     assert isinstance(content, Item)
     rows = db.execute(
@@ -463,4 +463,4 @@ def _enter_push(db: Db, link: Rebuilding, entry: Entry, row: InventoryRow, now: 
         author=entry.author,
         unauthenticated=True,
     )
-    return ledger.enter_again(db, posting, at=row.at, now=now)
+    return ledger.readd_item(db, posting, at=row.at, now=now)

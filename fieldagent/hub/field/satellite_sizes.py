@@ -1,7 +1,7 @@
-"""Checks that a push fits the satellite modems of its kits, before the push is entered.
+"""Checks that a push fits the satellite modems of its kits, before the hub stores the push.
 
 For example, an SBD modem accepts 270 bytes in a message. If no addressed kit can receive the push,
-the hub refuses it with the reason. If only some kits can receive the push, the hub enters it. For
+the hub refuses it with the reason. If only some kits can receive the push, the hub stores it. For
 the other kits, the push waits for a link.
 """
 

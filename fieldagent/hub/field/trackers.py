@@ -203,11 +203,11 @@ def process_tracker_report(
         distress_text = _format_distress(tracker, report, ", ".join(alarms), location, at)
         incident = _raise(db, tracker, distress_text, at, now)
     elif new_alarms:
-        _enter_report(
+        _add_report(
             db, tracker, Message(f"{tracker.name}: {', '.join(new_alarms)}"), at, incident, now
         )
     if location is not None and at >= told_at + tracker.every:
-        _enter_report(db, tracker, location, at, incident, now)
+        _add_report(db, tracker, location, at, incident, now)
         told_at = at
     _store_state(db, tracker, alarm=alarm, at=max(at, tracker.at), told_at=told_at)
     return ItemResult.TAKEN
@@ -253,7 +253,7 @@ def _raise(db: Db, tracker: Tracker, words: str, at: float, now: float) -> int:
     return ledger.raise_alarm(db, posting, tracker.device, now, "sos", free=FREE_REASON)
 
 
-def _enter_report(
+def _add_report(
     db: Db,
     tracker: Tracker,
     item: Location | Message,
@@ -261,7 +261,7 @@ def _enter_report(
     incident: int | None,
     now: float,
 ) -> None:
-    """Enter a position or a message. A kit without a link later receives only the newest
+    """Add a position or a message. A kit without a link later receives only the newest
     position.
     """
     is_place = isinstance(item, Location)
@@ -274,9 +274,9 @@ def _enter_report(
         collapse_key=-tracker.device if is_place else None,
         expires=now + (STALE if is_place else EXPIRY_S),
     )
-    entered = ledger.enter_unnumbered(db, posting, tracker.device, now, free=FREE_REASON)
+    item_id = ledger.add_unnumbered_item(db, posting, tracker.device, now, free=FREE_REASON)
     if incident is not None:
-        sos.add_item(db, entered, incident)
+        sos.add_item(db, item_id, incident)
 
 
 def _list_alarms(text: str) -> list[str]:

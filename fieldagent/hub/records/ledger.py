@@ -1,4 +1,4 @@
-"""Items of the hub and their deliveries. Each item is entered once, in one transaction.
+"""Items of the hub and their deliveries. Each item is added once, in one transaction.
 
 An item gets one delivery for each addressed device and webhook. A kit's item to everyone is in the
 log of its workspace, and gets deliveries when devices fetch it (`workspace_log`). A kit's position
@@ -112,25 +112,25 @@ class ItemIds(NamedTuple):
     """Id with which the caller can query the item."""
 
 
-def enter(db: Db, posting: Posting, *, now: float, grace: float) -> ItemIds:
-    """Enter one item. An item from an agent also goes to webhooks, and may change an incident."""
-    (entered,) = enter_all(db, [posting], now=now, grace=grace)
+def add_item(db: Db, posting: Posting, *, now: float, grace: float) -> ItemIds:
+    """Add one item. An item from an agent also goes to webhooks, and may change an incident."""
+    (added,) = add_items(db, [posting], now=now, grace=grace)
     source = posting.source
     if source is None:
-        return entered
+        return added
     raised_incident, escalates = None, False
     if posting.sos:
         number = source.sequence - posting.back
         joined = sos.join_incident(
-            db, posting.workspace, source.station, number, entered.item, posting.time, now
+            db, posting.workspace, source.station, number, added.item, posting.time, now
         )
         raised_incident, escalates = joined.id if joined.rings else None, joined.escalates
     elif isinstance(posting.item, IncidentUpdate):
         _record_incident_update(db, posting.item, posting, now)
-    _deliver_to_webhooks(db, [posting], [entered.item], now, escalates=escalates)
+    _deliver_to_webhooks(db, [posting], [added.item], now, escalates=escalates)
     if raised_incident is not None:
         alarm.queue_first_messages(db, raised_incident, now)
-    return entered
+    return added
 
 
 def _record_incident_update(db: Db, update: IncidentUpdate, posting: Posting, now: float) -> None:
@@ -148,16 +148,16 @@ def _record_incident_update(db: Db, update: IncidentUpdate, posting: Posting, no
         sos.record_event(db, incident.id, "seen at a kit", now, member=posting.sender, detail=text)
 
 
-def enter_from_kits(
+def add_items_from_kits(
     db: Db, postings: Sequence[Posting], *, now: float, grace: float
 ) -> list[ItemIds]:
-    """Enter items from agents, none of them an SOS, with deliveries to devices and webhooks."""
-    entered = enter_all(db, postings, now=now, grace=grace)
-    _deliver_to_webhooks(db, postings, [each.item for each in entered], now, escalates=False)
-    return entered
+    """Add items from agents, none of them an SOS, with deliveries to devices and webhooks."""
+    added = add_items(db, postings, now=now, grace=grace)
+    _deliver_to_webhooks(db, postings, [each.item for each in added], now, escalates=False)
+    return added
 
 
-def enter_all(db: Db, postings: Sequence[Posting], *, now: float, grace: float) -> list[ItemIds]:
+def add_items(db: Db, postings: Sequence[Posting], *, now: float, grace: float) -> list[ItemIds]:
     """Store items with their deliveries to devices. The number of statements does not depend on the
     number of items and devices.
 
@@ -169,24 +169,24 @@ def enter_all(db: Db, postings: Sequence[Posting], *, now: float, grace: float) 
         (posting, None if posting.source is None else posting.source.station)
         for posting in postings
     ]
-    entered, with_exceptions = _store_all(db, rows, now)
-    pairs = list(zip(postings, entered, strict=True))
+    added, with_exceptions = _store_all(db, rows, now)
+    pairs = list(zip(postings, added, strict=True))
     for spread in DeliverySpread:
         pairs_of_spread = [pair for pair in pairs if _spread_of(pair[0]) is spread]
         _deliver_to_devices(db, pairs_of_spread, now, grace, spread, with_exceptions)
-    _collapse(db, postings, entered, now)
-    return entered
+    _collapse(db, postings, added, now)
+    return added
 
 
-def enter_unnumbered(db: Db, posting: Posting, device: int, now: float, *, free: str) -> int:
-    """Enter an item from a device that does not number its items, and return the item's id. The
+def add_unnumbered_item(db: Db, posting: Posting, device: int, now: float, *, free: str) -> int:
+    """Add an item from a device that does not number its items, and return the item's id. The
     item goes to webhooks and, over free bearers only, to kits. People see the reason `free`.
     """
-    entered = _store(db, [(posting, device)], now)
-    item = entered[0].item
-    _deliver_to_devices(db, [(posting, entered[0])], now, 0.0)
+    added = _store(db, [(posting, device)], now)
+    item = added[0].item
+    _deliver_to_devices(db, [(posting, added[0])], now, 0.0)
     restrict_to_free(db, item, free)
-    _collapse(db, [posting], entered, now)
+    _collapse(db, [posting], added, now)
     _deliver_to_webhooks(db, [posting], [item], now, escalates=False)
     return item
 
@@ -197,10 +197,10 @@ def raise_alarm(
     """Raise an incident about a device, send it to webhooks, and return its number. If `free` is
     not empty, kits also get the item, over free bearers only. People see the reason `free`.
     """
-    entered = _store(db, [(posting, device)], now)
-    item = entered[0].item
+    added = _store(db, [(posting, device)], now)
+    item = added[0].item
     if free:
-        _deliver_to_devices(db, [(posting, entered[0])], now, 0.0)
+        _deliver_to_devices(db, [(posting, added[0])], now, 0.0)
         restrict_to_free(db, item, free)
     _deliver_to_webhooks(db, [posting], [item], now, escalates=True)
     raised_incident = sos.raise_incident(db, posting.workspace, device, item, now, kind=kind)
@@ -228,8 +228,8 @@ REPLACED_REASON = "replaced by a newer item"
 CAME_BACK = "a kit returned it after the database was restored"
 
 
-def enter_again(db: Db, posting: Posting, *, at: float, now: float, is_closed: bool = False) -> int:
-    """Enter an item that a kit sent back after the database had lost it, with its original time
+def readd_item(db: Db, posting: Posting, *, at: float, now: float, is_closed: bool = False) -> int:
+    """Add an item that a kit sent back after the database had lost it, with its original time
     `at`. Return the item's id. Webhooks do not get it, and kits get it over free bearers only. If
     it raises an incident, contacts are notified, unless the incident is over (`is_closed`).
     """
@@ -239,8 +239,8 @@ def enter_again(db: Db, posting: Posting, *, at: float, now: float, is_closed: b
     db.execute("UPDATE item SET restored = ? WHERE id = ?", now, item)
     if source is None:
         return item
-    entered = [(posting, ItemIds(item, request_id))]
-    _deliver_to_devices(db, entered, now, 0.0, _spread_of(posting), with_exceptions)
+    added = [(posting, ItemIds(item, request_id))]
+    _deliver_to_devices(db, added, now, 0.0, _spread_of(posting), with_exceptions)
     restrict_to_free(db, item, CAME_BACK)
     if posting.sos:
         kit, number = source.station, source.sequence - posting.back
@@ -365,8 +365,8 @@ def _store_all(
     ]
     numbers = {request: item for item, request in insert(db, "item", _ITEM, rows, "id, request_id")}
     db.announce(sos.EVENTS)
-    entered = [ItemIds(numbers[row[0]], row[0]) for row in rows]
-    items = {id(posting): each.item for (posting, _), each in zip(postings, entered, strict=True)}
+    added = [ItemIds(numbers[row[0]], row[0]) for row in rows]
+    items = {id(posting): each.item for (posting, _), each in zip(postings, added, strict=True)}
     newest.store_positions(
         db,
         {
@@ -374,7 +374,7 @@ def _store_all(
             for (track, own), track_place in zip(tracks.items(), places_in_track, strict=True)
         },
     )
-    return entered, with_exceptions
+    return added, with_exceptions
 
 
 def _get_newest(

@@ -24,8 +24,8 @@ def compute_next_due(db: Db) -> float:
     return find_earliest(db, f"SELECT min(raised + ?){_FROM_WITHOUT_TEXT}", ITEM_WAIT_S)
 
 
-def enter_own_items(db: Db, now: float) -> list[str]:
-    """Enter an item of the hub for each incident that has waited `ITEM_WAIT_S` for an item of its
+def add_own_items(db: Db, now: float) -> list[str]:
+    """Add an item of the hub for each incident that has waited `ITEM_WAIT_S` for an item of its
     kit. Return the log lines.
     """
     rows = db.execute(

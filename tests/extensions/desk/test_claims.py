@@ -73,7 +73,7 @@ def test_another_hub_sends_sos_news_within_seconds_of_a_hub_crash(
 
 def _make_due(db: Db) -> None:
     make_due(db)
-    outward.enter_outward_item(db, 1, "ada@example.org", 1.0)
+    outward.add_outward_item(db, 1, "ada@example.org", 1.0)
 
 
 async def test_claimed_item_with_unknown_commit_result_is_released(store: Store) -> None:

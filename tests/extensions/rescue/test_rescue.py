@@ -15,7 +15,7 @@ from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.journal.records import DAMAGED_DELIVERY, RELAYED, EndedDelivery
 from fieldagent.agent.journal.repair import write_repaired_journal
 from fieldagent.agent.journal.schema import JOURNAL
-from fieldagent.extensions.radio.mesh.relay import Relay, enter
+from fieldagent.extensions.radio.mesh.relay import Relay, add_package
 from fieldagent.package.package import Channel, Message, Package
 from fieldagent.store.sqlite import connect
 from fieldagent.wire.envelope import Entry
@@ -51,26 +51,26 @@ def test_neighbours_sos_never_becomes_the_kits_own(tmp_path: Path, is_known: boo
     old, new = tmp_path / "old", tmp_path / "new"
     package = Package(Message("help"), channels=frozenset({Channel.SATELLITE}), priority=100)
     with closing(connect(old, JOURNAL, is_checked=True)) as db:
-        entered = enter(db, package, b"identity", 1.0, None, 1.0)
-        outbound.mark_relayed(db, entered.sequence, NEIGHBOUR, NUMBER, NUMBER - RAISED)
+        added = add_package(db, package, b"identity", 1.0, None, 1.0)
+        outbound.mark_relayed(db, added.sequence, NEIGHBOUR, NUMBER, NUMBER - RAISED)
         db.execute("DELETE FROM carried")
         db.execute(
             "INSERT INTO heard_incident VALUES (?, ?, 'open', 1, 1, '')", (NEIGHBOUR, RAISED)
         )
         if is_known:
             inbound.mark_arrived(db, -NEIGHBOUR, NUMBER, RELAYED + b"identity", 1.0, sos=True)
-    said = write_repaired_journal(old, new, HighWater(entered.sequence), "a row is lost", "old.bad")
+    said = write_repaired_journal(old, new, HighWater(added.sequence), "a row is lost", "old.bad")
     with closing(sqlite3.connect(new)) as saved:
         carried = saved.execute("SELECT * FROM carried").fetchall()
         ends = saved.execute("SELECT status, reason FROM leg").fetchall()
         assert saved.execute("SELECT * FROM incident").fetchall() == []
         assert saved.execute("SELECT * FROM incident_item").fetchall() == []
     if is_known:
-        assert carried == [(entered.sequence, NEIGHBOUR, NUMBER, NUMBER - RAISED)]
+        assert carried == [(added.sequence, NEIGHBOUR, NUMBER, NUMBER - RAISED)]
         assert ends == [(None, "")]
     else:
         assert (carried, ends) == ([], [("Error", "damaged")])
-        assert f"damaged and not sent: {-entered.sequence}" in said
+        assert f"damaged and not sent: {-added.sequence}" in said
 
 
 @pytest.mark.parametrize("by", ["what it has come to", "its own number"])
@@ -84,21 +84,21 @@ def test_damaged_item_of_a_neighbour_is_accepted_again(tmp_path: Path, when: str
     other = replace(entry, sequence=NUMBER + 1)
     old, new = tmp_path / "old", tmp_path / "new"
     with closing(connect(old, JOURNAL, is_checked=True)) as db:
-        entered = relay.store(db, NEIGHBOUR, entry, 1.0)
-        assert entered is not None and relay.store(db, NEIGHBOUR, other, 1.0) is not None
+        added = relay.store(db, NEIGHBOUR, entry, 1.0)
+        assert added is not None and relay.store(db, NEIGHBOUR, other, 1.0) is not None
         assert relay.store(db, NEIGHBOUR, entry, 1.0) is None
-        db.execute("UPDATE package SET body = 'x' WHERE sequence = ?", [entered.sequence])
+        db.execute("UPDATE package SET body = 'x' WHERE sequence = ?", [added.sequence])
         if by == "what it has come to":
-            db.execute("DELETE FROM carried WHERE sequence = ?", [entered.sequence])
+            db.execute("DELETE FROM carried WHERE sequence = ?", [added.sequence])
         else:
-            db.execute("UPDATE package SET digest = x'00' WHERE sequence = ?", [entered.sequence])
+            db.execute("UPDATE package SET digest = x'00' WHERE sequence = ?", [added.sequence])
         if when == "as it is to leave":
             outbound.record_ends(
-                [EndedDelivery(entered.sequence, Channel.SATELLITE, DAMAGED_DELIVERY)], 2.0
+                [EndedDelivery(added.sequence, Channel.SATELLITE, DAMAGED_DELIVERY)], 2.0
             )(db)
     if when == "at the start":
         write_repaired_journal(
-            old, new, HighWater(entered.sequence + 1), "a row is damaged", "old.bad"
+            old, new, HighWater(added.sequence + 1), "a row is damaged", "old.bad"
         )
     with closing(connect(new if when == "at the start" else old, JOURNAL, is_checked=True)) as db:
         assert relay.store(db, NEIGHBOUR, other, 3.0) is None

@@ -60,11 +60,11 @@ def add(arguments: argparse.Namespace, settings: HubSettings, store: Store) -> R
         language=arguments.language,
     )
 
-    def enter(db: Db) -> int:
+    def add_contact(db: Db) -> int:
         workspace = directory.find_workspace(db, arguments.workspace)
         return contacts.add_contact(db, workspace, new, now=time.time())
 
-    added = {"id": store.run_once(enter)}
+    added = {"id": store.run_once(add_contact)}
     if missing := kind.missing(settings.contact_own):
         print(
             "Without the hub's settings file (--config), it is unknown whether this contact can be"

@@ -122,7 +122,7 @@ def send_answer(db: Db, writings: list[WrittenMessage], answer: ContactAnswer, n
     if reason := texts_to_kits.find_excess(db, to_kit, message.device, now):
         return _queue_reply(db, message, "not sent", f"Nothing sent: {reason}", now)
     to_whom = replace(to_kit, target=message.member, device=message.device)
-    ledger.enter(db, to_whom, now=now, grace=GRACE_S)
+    ledger.add_item(db, to_whom, now=now, grace=GRACE_S)
     _note_read(db, message, answer, now)
     if not is_new:
         return "to the kit"

@@ -61,7 +61,7 @@ class OutwardItem(NamedTuple):
     claimed_until: float
 
 
-def enter_outward_item(db: Db, item: int, address: str, now: float) -> str:
+def add_outward_item(db: Db, item: int, address: str, now: float) -> str:
     """Queue an item for delivery to an address. Return the reason why it cannot be sent, or an
     empty string.
     """

@@ -74,7 +74,7 @@ CONTACTS = HubPart(
     tasks={"contacts": _notify_contacts, "messages to addresses": _send_outward_messages},
     make_inbox=lambda host: ContactInbox(host.store, clock=host.clock),
     is_notifying_contacts=True,
-    send_to_address=outward.enter_outward_item,
+    send_to_address=outward.add_outward_item,
     make_answer_link=_make_link,
     read_figures=_read_figures,
     exports={"contacts": contacts.list_alarm_contacts},

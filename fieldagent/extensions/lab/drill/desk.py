@@ -112,8 +112,8 @@ class DrillDesk:
                     target=kit_number,
                     over_satellite=True,
                 )
-                await self._store.commit(partial(_enter, posting, now))
+                await self._store.commit(partial(_add_item, posting, now))
 
 
-def _enter(posting: Posting, now: float, db: Db) -> None:
-    ledger.enter(db, posting, now=now, grace=GRACE_S)
+def _add_item(posting: Posting, now: float, db: Db) -> None:
+    ledger.add_item(db, posting, now=now, grace=GRACE_S)

@@ -175,16 +175,16 @@ def _send(
     """Send the item of a command. Return the answer to the sender, and the largest possible cost in
     credits.
     """
-    entered = spending.enter_within(db, posting, allowance, now)
-    delay_until_linked(db, entered.entered.item, satellite_kits)
-    topic = inbox.topics.get_stages_topic(None, entered.entered.request_id)
-    records.follow_item(db, entered.entered.item, topic, now)
+    added = spending.add_item_within(db, posting, allowance, now)
+    delay_until_linked(db, added.ids.item, satellite_kits)
+    topic = inbox.topics.get_stages_topic(None, added.ids.request_id)
+    records.follow_item(db, added.ids.item, topic, now)
     answer = {
-        "id": entered.entered.request_id,
-        "credits": entered.credits,
-        **_make_withheld(entered.reason),
+        "id": added.ids.request_id,
+        "credits": added.credits,
+        **_make_withheld(added.reason),
     }
-    return answer, entered.credits
+    return answer, added.credits
 
 
 def _make_withheld(reason: str) -> dict[str, str]:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from fieldagent.agent.inbound.reception import Inbox, ReceivedMessage
 from fieldagent.agent.journal import inbound
 from fieldagent.agent.journal.records import StoredPackage
-from fieldagent.extensions.radio.mesh.relay import enter
+from fieldagent.extensions.radio.mesh.relay import add_package
 from fieldagent.package.package import Channel, CommandAnswer, Item, Package, Parcel
 from fieldagent.package.reading import KINDS
 from fieldagent.package.writing import get_kind
@@ -38,7 +38,7 @@ class Parcels:
     def store_parcel(
         self, db: sqlite3.Connection, parcel: Parcel, now: float, not_before: float
     ) -> tuple[ReceivedMessage, list[StoredPackage]]:
-        """Store the content of a parcel for this kit, and enter its confirmation in the journal.
+        """Store the content of a parcel for this kit, and add its confirmation to the journal.
         The caller must publish both when they are on disk. `now` is elapsed time. Hooks get the
         content after `not_before`.
         """
@@ -59,19 +59,19 @@ class Parcels:
             for entry in envelope.entries
             if isinstance(entry.content, Item) and entry.sequence
         ]
-        return received, [self._enter(db, confirmed, now, at)] if confirmed else []
+        return received, [self._add_package(db, confirmed, now, at)] if confirmed else []
 
     def answer(self, db: sqlite3.Connection, answer: CommandAnswer, now: float) -> StoredPackage:
-        """Enter in the journal the answer to a command that arrived in a parcel."""
+        """Add to the journal the answer to a command that arrived in a parcel."""
         at = int(self.inbox.date(now))
-        return self._enter(db, [Entry(0, answer, at)], now, at)
+        return self._add_package(db, [Entry(0, answer, at)], now, at)
 
     def can_report_missing(self) -> bool:
         """Return True if the kit has a secret, so that the hub can verify the kit's parcels."""
         return bool(self._secrets)
 
-    def enter_receipts(self, db: sqlite3.Connection, now: float) -> list[StoredPackage]:
-        """Enter in the journal a parcel with the receipts for the hub's items that the hub has not
+    def add_receipts(self, db: sqlite3.Connection, now: float) -> list[StoredPackage]:
+        """Add to the journal a parcel with the receipts for the hub's items that the hub has not
         received yet.
         """
         hub_stages = inbound.list_hub_stages(db)
@@ -82,15 +82,15 @@ class Parcels:
             Entry(each.sequence, Receipt(0, each.digest, each.stage, each.text), each.at)
             for each in hub_stages
         ]
-        return [self._enter(db, receipts, now, int(self.inbox.date(now)))]
+        return [self._add_package(db, receipts, now, int(self.inbox.date(now)))]
 
-    def _enter(
+    def _add_package(
         self, db: sqlite3.Connection, entries: Sequence[Entry], now: float, at: int
     ) -> StoredPackage:
         parcel = Parcel(wrap(entries, self._secrets[0], UP))
         priority = KINDS[get_kind(parcel)].priority
         package = Package(parcel, channels=frozenset({Channel.RADIO}), priority=priority)
-        return enter(
+        return add_package(
             db,
             package,
             compute_fingerprint(Entry(0, parcel, at)),

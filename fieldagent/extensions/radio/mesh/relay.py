@@ -101,7 +101,7 @@ class Relay:
         )
 
     def retry(self, db: sqlite3.Connection, now: float) -> list[StoredPackage]:
-        """Enter in the journal the waiting items that can be paid for now."""
+        """Add to the journal the waiting items that can be paid for now."""
         results = [
             self.store(db, station, each.entry, now)
             for (station, _), each in sorted(
@@ -143,7 +143,7 @@ class Relay:
     def store(
         self, db: sqlite3.Connection, station: int, entry: Entry, now: float
     ) -> StoredPackage | None:
-        """Enter a neighbour's item in the journal. Return None if the item is already relayed or is
+        """Add a neighbour's item to the journal. Return None if the item is already relayed or is
         not for the hub. Also return None if it costs too much now. Such an item is kept in memory
         and tried again.
         """
@@ -177,7 +177,7 @@ class Relay:
             author=entry.author,
         )
         expires = None if package.urgent else now + self._time_to_live
-        entry_result = enter(db, package, identity, now, expires, entry.time)
+        entry_result = add_package(db, package, identity, now, expires, entry.time)
         if booked := self._compute_spent(db, now) - spent_credits:
             self._promised[entry_result.sequence] = booked, self._get_day(db, now)
         if len(self._promised) > BOOKED_PACKAGES_MAX:
@@ -245,7 +245,7 @@ def _compute_cost(entry: Entry) -> int:
     return compute_credits(len(encode([entry], is_packed=True)))
 
 
-def enter(
+def add_package(
     db: sqlite3.Connection,
     package: Package,
     digest: bytes,
@@ -253,7 +253,7 @@ def enter(
     expires: float | None,
     date: float,
 ) -> StoredPackage:
-    """Enter in the journal a Package that no local program has posted, for the channels in
+    """Add to the journal a Package that no local program has posted, for the channels in
     `package`. An SOS does not join an incident of this kit, because the kit that raised it repeats
     it. `now` and `expires` are elapsed time, `date` is Unix time.
     """

@@ -16,7 +16,7 @@ from fieldagent.agent.journal import outbound, spending
 from fieldagent.agent.journal.records import Spent, StoredPackage
 from fieldagent.agent.outbound.budget import compute_day
 from fieldagent.agent.outbound.intake import Intake
-from fieldagent.extensions.radio.mesh.relay import RELAY_COST_NAME, enter
+from fieldagent.extensions.radio.mesh.relay import RELAY_COST_NAME, add_package
 from fieldagent.package.package import SOS_PRIORITY, Channel, IncidentUpdate, Package, Parcel
 from fieldagent.package.reading import KINDS
 from fieldagent.package.writing import get_kind
@@ -47,10 +47,10 @@ class RelayDown:
     def store(
         self, db: sqlite3.Connection, down: Sequence[ForwardedUpdate], now: float
     ) -> list[StoredPackage]:
-        """Enter in the journal the parcels, and the updates for incidents that this kit relayed.
+        """Add to the journal the parcels, and the updates for incidents that this kit relayed.
         When they are on disk, the caller must pass the result to `queue`. `now` is elapsed time.
         """
-        entry_results = (self._enter(db, each, now) for each in down)
+        entry_results = (self._add_package(db, each, now) for each in down)
         return [each for each in entry_results if each is not None]
 
     def queue(self, stored_packages: Sequence[StoredPackage]) -> None:
@@ -60,7 +60,7 @@ class RelayDown:
                 log.info("sending the hub's items for station %d by radio", station)
             self._intake.queue_relayed(each)
 
-    def _enter(
+    def _add_package(
         self, db: sqlite3.Connection, down: ForwardedUpdate, now: float
     ) -> StoredPackage | None:
         content, seconds, priority = down.content, RETENTION_S, PRIORITY
@@ -82,7 +82,7 @@ class RelayDown:
             day = compute_day(spending.read_known_day_in(db), now, self._clock)
             spending.spend(RELAY_COST_NAME, day, Spent(len(content.body)))(db)
         package = Package(content, channels=frozenset({Channel.RADIO}), priority=priority)
-        return enter(db, package, identity, now, now + seconds, down.at)
+        return add_package(db, package, identity, now, now + seconds, down.at)
 
 
 def _is_urgent(parcel: Parcel) -> bool:

@@ -274,7 +274,7 @@ class ItemRepeater:
             return
         elapsed = self._clock()
         for accepted in await self._journal.persist(
-            lambda db: self._parcels.enter_receipts(db, elapsed)
+            lambda db: self._parcels.add_receipts(db, elapsed)
         ):
             self._intake.queue_relayed(accepted)
 

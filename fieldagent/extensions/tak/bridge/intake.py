@@ -148,14 +148,14 @@ class TakIntake:
         link = self._links.get(received.member)
         outcome = TakOutcome(ItemResult.REFUSED)
         if author is not None and link is not None:
-            take = partial(self._enter_event, received, author, chat, link.unit.callsign)
+            take = partial(self._add_event, received, author, chat, link.unit.callsign)
             outcome = await persist(self._host.store, partial(take, now=now))
             is_question = outcome.result is ItemResult.ASKED
             if outcome.why and (is_question or self._admission.admit_reply(author.uid, now)):
                 await self._explain(link, author, outcome.why)
         self._host.note_events(outcome.result)
 
-    def _enter_event(
+    def _add_event(
         self,
         received: ReceivedEvent,
         author: TakUnit,

@@ -69,7 +69,7 @@ class TakOutcome(NamedTuple):
 
 
 def accept_chat(db: Db, inbox: TakInbox, member: int, chat: GeoChat, now: float) -> TakOutcome:
-    """Enter a text from a person at the TAK server as a message to a member. If the text begins
+    """Add a text from a person at the TAK server as a message to a member. If the text begins
     with `?`, only compute its cost. Refuse a text that is empty, or longer than TEXT_BYTES_MAX.
     """
     text = make_visible(chat.text)
@@ -84,7 +84,7 @@ def accept_chat(db: Db, inbox: TakInbox, member: int, chat: GeoChat, now: float)
     )
     if question:
         return _describe_cost(db, inbox, posting, chat.sender, now)
-    outcome = _enter_event(db, inbox, posting, chat.sender, chat.message_id, now)
+    outcome = _add_event(db, inbox, posting, chat.sender, chat.message_id, now)
     emergency_question = emergency.make_question(text, direct=True)
     if emergency_question and outcome.result is ItemResult.TAKEN:
         return outcome._replace(why=f"{emergency_question} {outcome.why}".rstrip())
@@ -108,10 +108,10 @@ def accept_marker(
     posting = Posting(inbox.workspace, 0, item, int(now), PRIORITY, target=member)
     # The same event can be sent to several users. Each of them must receive it.
     version = f"{marker.uid[:60]} {placed.at:%Y%m%dT%H%M%S} {member}"
-    return _enter_event(db, inbox, posting, marker.author, version, now)
+    return _add_event(db, inbox, posting, marker.author, version, now)
 
 
-def _enter_event(
+def _add_event(
     db: Db, inbox: TakInbox, posting: Posting, author: TakUnit, event_id: str, now: float
 ) -> TakOutcome:
     member = posting.target
@@ -126,9 +126,9 @@ def _enter_event(
         return TakOutcome(ItemResult.REPEATED)
     posting = replace(posting, sender=person.member, expires=now + records.OVER_AFTER_S)
     allowance = _make_allowance(db, inbox, person, now)
-    entered = spending.enter_within(db, posting, allowance, now)
-    records.record_entered_item(db, row, entered.entered.item, entered.credits)
-    return TakOutcome(ItemResult.TAKEN, f"The message {entered.reason}." if entered.reason else "")
+    added = spending.add_item_within(db, posting, allowance, now)
+    records.record_added_item(db, row, added.ids.item, added.credits)
+    return TakOutcome(ItemResult.TAKEN, f"The message {added.reason}." if added.reason else "")
 
 
 def _describe_cost(

@@ -181,9 +181,9 @@ def list_people(db: Db, workspace: int) -> set[int]:
 def queue_items(
     db: Db, items: Sequence[tuple[NewItem, int | None]], up_to: int, now: float
 ) -> None:
-    """Enter the items for the server, and store the place. Each item is for one person or for
-    everyone. Skip items that were entered before: if there are several hub processes, the place can
-    be behind the last entered item.
+    """Add the items for the server, and store the place. Each item is for one person or for
+    everyone. Skip items that were added before: if there are several hub processes, the place can
+    be behind the last added item.
     """
     for item, person in items:
         db.execute(
@@ -327,7 +327,7 @@ def record_event(
     return None
 
 
-def record_entered_item(db: Db, row: int, item: int, price: int) -> None:
+def record_added_item(db: Db, row: int, item: int, price: int) -> None:
     """Record the item that was created from an event, and its largest possible cost in credits.
     From now on, the hub must send receipts to the author.
     """

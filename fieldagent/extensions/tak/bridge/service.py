@@ -157,7 +157,7 @@ class _Bridge:
                     await waits.wait_for_either(any_write, end_event)
 
     async def _queue_items(self, follower: Follower) -> bool:
-        """Enter new items for the server. Return True if there may be more."""
+        """Add new items for the server. Return True if there may be more."""
         store, now = self._host.store, self._host.clock()
         items = await store.read(
             lambda db: records.list_fresh_items(
@@ -167,10 +167,10 @@ class _Bridge:
         fresh_items = follower.select_fresh([(each.id, each.accepted) for each in items], now)
         new = [each for each in items if each.id in fresh_items]
         if new:
-            await persist(store, lambda db: self._enter(db, new, follower.place, now))
+            await persist(store, lambda db: self._add_items(db, new, follower.place, now))
         return len(new) >= AT_ONE_LOOK
 
-    def _enter(self, db: Db, new: Sequence[records.NewItem], up_to: int, now: float) -> None:
+    def _add_items(self, db: Db, new: Sequence[records.NewItem], up_to: int, now: float) -> None:
         people = records.list_people(db, self._workspace)
         kits = records.list_members_with_kits(db, self._workspace)
         items = []

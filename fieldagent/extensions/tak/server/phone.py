@@ -167,7 +167,7 @@ class _Phone:
             self._host.exchange.refuse()
             self._log_refusal(objection)
             return
-        # Enter the phone first, so that other guests who see the phone can reach it.
+        # Add the phone to the exchange first, so that other guests who see the phone can reach it.
         self._host.exchange.enter(self.guest, unit, now)
         self._unit = unit
 

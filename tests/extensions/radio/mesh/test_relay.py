@@ -14,7 +14,7 @@ from fieldagent.agent.journal import history, outbound
 from fieldagent.agent.journal.journal import Journal, Operation
 from fieldagent.agent.journal.records import EndedDelivery, StoredPackage
 from fieldagent.agent.outbound import others_sos
-from fieldagent.extensions.radio.mesh.relay import WAITING_ITEMS_MAX, Relay, enter
+from fieldagent.extensions.radio.mesh.relay import WAITING_ITEMS_MAX, Relay, add_package
 from fieldagent.package.delivery import ChannelDelivery
 from fieldagent.package.package import (
     Channel,
@@ -47,12 +47,12 @@ async def test_sos_is_relayed_without_impossible_altitude_or_speed(
     relay = Relay({Channel.SATELLITE}, credits_per_day=10, time_to_live=3600.0, clock=journal.clock)
 
     def store(heard: Entry) -> Operation[int]:
-        def enter(db: sqlite3.Connection) -> int:
+        def add_package(db: sqlite3.Connection) -> int:
             accepted = relay.store(db, 77, heard, journal.clock.now())
             assert accepted is not None
             return accepted.sequence
 
-        return enter
+        return add_package
 
     async with running(journal):
         sequence = await journal.commit(store(heard))
@@ -79,13 +79,13 @@ async def test_sos_items_of_many_stations_stay_within_relay_credits(
         return Entry(station, Message("help " + "y" * 80) if sos else word, AT_S, sos=sos)
 
     async with running(journal):
-        entered = [
+        added = [
             await journal.commit(
                 lambda db, n=n: relay.store(db, n, heard(n), journal.clock.now())  # type: ignore[misc]
             )
             for n in range(1, count + 1)
         ]
-        taken = [each for each in entered if each is not None]
+        taken = [each for each in added if each is not None]
         assert len(taken) > 0 and len(taken) + len(relay.waiting) == count, "none is dropped"
         cost = sum(
             compute_credits(len(encode([heard(n)], is_packed=True))) for n in range(len(taken))
@@ -170,6 +170,8 @@ async def test_refused_relayed_sos_is_retried(
     async with in_distress(tmp_path) as k:
         package = Package(Message("help"), priority=100, channels=frozenset([Channel.SATELLITE]))
         k.intake.queue_relayed(
-            await k.journal.persist(lambda db: enter(db, package, b"12345678", START, None, START))
+            await k.journal.persist(
+                lambda db: add_package(db, package, b"12345678", START, None, START)
+            )
         )
         await check_refused_item_is_retried(k)
