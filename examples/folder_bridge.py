@@ -36,7 +36,7 @@ from fieldagent.hub.bridge.spending import Allowance
 from fieldagent.hub.bridge.tenure import BridgePost
 from fieldagent.hub.contract import ItemResult
 from fieldagent.hub.store.contract import Db
-from fieldagent.hub.store.persist import log_once, persist
+from fieldagent.hub.store.persist import persist, skip_if_unavailable
 from fieldagent.package.package import SOS_PRIORITY
 from fieldagent.package.reading import InvalidPackage
 from fieldagent.package.strict_json import NotJson, load_document
@@ -63,7 +63,7 @@ async def run(host: BridgeHost) -> None:
 async def work(host: BridgeHost, identity: str, workspace: int) -> NoReturn:
     """Carry items both ways. An OSError ends the work, and the hub starts it again later."""
     while True:
-        with log_once():  # After an outage of the database, begin at the stored place.
+        with skip_if_unavailable():  # After an outage of the database, begin at the stored place.
             place = await host.store.read(partial(tenure.read_place, name=NAME))
             follower = Follower(place, UNSETTLED_S if host.store.shared else 0.0)
             while True:

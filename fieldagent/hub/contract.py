@@ -39,12 +39,12 @@ class Bearer(StrEnum):
     SATELLITE = "satellite"
     SMS = "sms"
     RADIO = "radio"
-    """The link of another kit, which hears this kit by radio."""
+    """Radio to another kit, which relays the messages over its own link."""
 
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """An agent in the field, as the hub's channels see it."""
+    """Device row of one agent, with the columns that the hub's channels need."""
 
     id: int
     workspace: int
@@ -71,8 +71,8 @@ class OutgoingMessage:
     """Bytes of one message to a device."""
 
     number: int
-    """Number of the message between a channel and the mailbox. The agent does not see this
-    number."""
+    """Number by which the channel and the mailbox identify the message. It is not sent to the
+    agent."""
     body: Body
     """One or more envelopes of `wire.envelope`."""
 
@@ -84,7 +84,7 @@ class ItemResult(StrEnum):
     REPEATED = "repeated"
     """The item was accepted before."""
     ASKED = "asked"
-    """The item asked for a price, and nothing was sent."""
+    """The item was a question about the price. The hub answered it and sent nothing to kits."""
     RECEIPT = "receipt"
     """The event is a receipt for an item that was sent."""
     OWN = "own"
@@ -95,7 +95,7 @@ class ItemResult(StrEnum):
     """The item cannot be used, because it has no recipient at this hub or no text."""
     UNREADABLE = "unreadable"
     RETAINED = "retained"
-    """The event is not new, because the server retains it for new subscribers."""
+    """The event is old: the server keeps it and sends it to each new subscriber (MQTT retain)."""
     PASSED = "passed"
     """The hub's own server forwarded the event only to phones."""
     OTHER = "other"
@@ -108,7 +108,9 @@ class Mailbox(Protocol):
     device: Device
 
     async def record_hello(self, journal_number: int) -> None:
-        """Record the number of the agent's journal, or 0 if the agent does not report a number."""
+        """Record that the agent has connected. `journal_number` identifies its journal (its
+        database file); 0 if the agent does not report it.
+        """
 
     def get_news(self) -> trio.Event:
         """Return an event that is set at the next change after which `load` may return a message.
@@ -134,7 +136,7 @@ class Mailbox(Protocol):
         self, outgoing: OutgoingMessage, *, reason: str, retry_after: float = 0.0
     ) -> None:
         """Take back a message that was not sent, or whose result is unknown. Its content waits to
-        be sent again.
+        be sent again, after `retry_after` seconds. `reason` is a text for people.
         """
 
     async def store_body(self, body: bytes) -> None:
@@ -143,12 +145,12 @@ class Mailbox(Protocol):
         """
 
     async def next_note(self) -> bytes:
-        """Wait for the next note that the hub sends to the agent about its kit. No note is lost if
-        the wait is cancelled.
+        """Wait for the next note for the agent (`wire.kit_note`), and return its bytes. No note is
+        lost if the wait is cancelled.
         """
 
     async def process_note(self, body: bytes) -> None:
-        """Process a note from the agent about its kit. `body` may be anything: errors in it are
+        """Process a note from the agent (`wire.kit_note`). `body` may be anything: errors in it are
         logged and never raised.
         """
 

@@ -68,7 +68,7 @@ from fieldagent.hub.service.health import Health
 from fieldagent.hub.service.synthetic_item import URL, SyntheticItems
 from fieldagent.hub.settings import HubSettings, find_price
 from fieldagent.hub.store.contract import ANY_WRITE_TOPIC, Db, Store
-from fieldagent.hub.store.persist import log_once
+from fieldagent.hub.store.persist import skip_if_unavailable
 from fieldagent.hub.unavailable import make_patient
 from fieldagent.hub.webhook import webhooks
 from fieldagent.hub.webhook.deliveries import WebhookPost
@@ -85,9 +85,9 @@ from fieldagent.wire.outcome import Outcome
 log = logging.getLogger(__name__)
 
 CONNECTIONS = 20_000
-"""Largest number of simultaneous links and calls in one process."""
+"""Largest number of simultaneous connections (links and HTTP calls) in one process."""
 CONNECTIONS_OF_ONE = 256
-"""Largest number of simultaneous calls from one IPv4 address or one IPv6 /64 network."""
+"""Largest number of simultaneous connections from one IPv4 address or one IPv6 /64 network."""
 BODIES = 67_108_864
 """Largest total size of the request bodies that are processed at the same time, in bytes."""
 
@@ -101,7 +101,7 @@ SYNTHETIC_PART = "synthetic items"
 
 
 class Hub:
-    """One process of the hub: its parts, and the state that they share."""
+    """One process of the hub: creates its parts, and contains the state that they share."""
 
     def __init__(
         self,
@@ -234,7 +234,7 @@ class Hub:
     async def take_in_from(
         self, imei: str, body: bytes, estimate: Estimate | None, *, unusable: str = ""
     ) -> None:
-        """Process a message from an operator's gateway. Implements `operator.MessageReceiver`."""
+        """Process and count an MO message of an operator. Implements `operator.MessageReceiver`."""
         await self.mobile_originated.take_in_from(imei, body, estimate, unusable=unusable)
         self._note_bytes("satellite", "received", len(body))
 
@@ -269,7 +269,7 @@ class Hub:
 
     @property
     def keeping(self) -> KeepingTimes:
-        """Return the seconds for which items are stored, and for which they are delivered."""
+        """Return for how many seconds ended items are stored, and undelivered items wait."""
         return KeepingTimes(self.settings.keep_days * 86_400.0, self.settings.item_time_to_live)
 
     def _make_mailbox(self, device: Device, version: str) -> IpMailbox:
@@ -285,7 +285,7 @@ class Hub:
 
     @asynccontextmanager
     async def hold_link(self, device: Device) -> AsyncIterator[lease.Lease]:
-        """Hold the lease of a device during a link, and keep positions for the device in memory."""
+        """Hold the lease of a device during its link, and run its workspace's position feed."""
         async with self.leases.hold_lease(device) as lease, self.feeds.join_feed(device.workspace):
             yield lease
 
@@ -365,14 +365,14 @@ async def run(
     settings: HubSettings,
     store: Store,
     emit: Callable[[str], None],
-    asks: StopRequests,
+    stop_requests: StopRequests,
     *,
     guest: Guest | None = None,
     task_status: trio.TaskStatus[int] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Run the hub until a signal in `asks` stops it, or until the task is cancelled. The task
-    status reports the port of the hub. `emit` gets the lines of the access log if the log format is
-    JSON. `guest` may sign in once with a link.
+    """Run the hub until a signal in `stop_requests` stops it, or until the task is cancelled. The
+    task status reports the port of the hub. `emit` gets the lines of the access log if the log
+    format is JSON. `guest` may sign in once with a link.
 
     Raises ListenFailed, StoreFailed, or OSError if the certificate cannot be read.
     """
@@ -383,7 +383,7 @@ async def run(
         nursery.start_soon(_run_store, hub)
         with _open_mo_listeners(hub) as receivers:
             async with trio.open_nursery() as parts:
-                parts.start_soon(_handle_signals, asks, hub, certificate)
+                parts.start_soon(_handle_signals, stop_requests, hub, certificate)
                 parts.start_soon(_drain, hub)
                 keep = hub.supervisor.keep_running
                 if certificate is not None:
@@ -409,11 +409,11 @@ async def run(
         raise hub.failed
 
 
-async def _handle_signals(asks: StopRequests, hub: Hub, certificate: Certificate | None) -> None:
-    """Handle signals. SIGTERM and SIGINT stop the hub; a second such signal stops it at once.
-    SIGHUP reads the certificate again.
+async def _handle_signals(stops: StopRequests, hub: Hub, certificate: Certificate | None) -> None:
+    """Handle signals. SIGTERM and SIGINT stop the hub; a second such signal stops it without
+    `drain-seconds`. SIGHUP reads the certificate again.
     """
-    async for number in asks:
+    async for number in stops:
         if number != signal.SIGHUP:
             (hub.closing if hub.stopping.is_set() else hub.stopping).set()
         elif certificate is not None:
@@ -510,7 +510,7 @@ def _open_mo_listeners(hub: Hub) -> Iterator[dict[str, MoListener]]:
 
 
 async def _serve_mo_listener(hub: Hub, name: str, listener: MoListener) -> None:
-    # Duplicate the sockets, because serving closes them and the part may have to start again.
+    # Duplicate the sockets: the server closes its copies, and the part may have to start again.
     own = [each.dup() for each in listener.sockets]
     await listener.serve(own, hub.make_operator_host(hub.kinds[name].title, name))
 
@@ -557,8 +557,8 @@ async def _post_webhooks(hub: Hub) -> None:
 
 
 def _make_log_writer(settings: HubSettings, emit: Callable[[str], None]) -> access_log.Write:
-    ways = {"log": access_log.write_to_log, "json": access_log.make_json_writer(emit, time.time)}
-    return ways.get(settings.access_log, lambda line: None)
+    writers = {"log": access_log.write_to_log, "json": access_log.make_json_writer(emit, time.time)}
+    return writers.get(settings.access_log, lambda line: None)
 
 
 def read_certificate(settings: HubSettings) -> Certificate | None:
@@ -579,15 +579,15 @@ async def _run_store(hub: Hub) -> None:
 
 
 async def _commit_patiently(hub: Hub, operation: Callable[[Db], Any]) -> None:
-    """Commit once. If the database is unavailable, the next round tries again."""
-    with log_once():
+    """Commit `operation` once. If the database is unavailable or full, log this and return."""
+    with skip_if_unavailable():
         await hub.store.commit(operation)
 
 
-async def _commit_in_batches(hub: Hub, some: Callable[[Db], int]) -> None:
-    """Commit repeatedly until 0 rows are left. Pushes and links can proceed in between."""
-    with log_once():
-        while await hub.store.commit(some):
+async def _commit_in_batches(hub: Hub, operation: Callable[[Db], int]) -> None:
+    """Commit `operation` until it returns 0 processed rows. Other commits can run in between."""
+    with skip_if_unavailable():
+        while await hub.store.commit(operation):
             pass
 
 
@@ -595,7 +595,7 @@ async def _expire(hub: Hub) -> None:
     while True:
         any_write = hub.store.get_event(ANY_WRITE_TOPIC)
         next_due = 0.0
-        with log_once():
+        with skip_if_unavailable():
             next_due = await hub.store.read(forgetting.compute_next_expiry)
         if next_due <= time.time():
             await _commit_in_batches(hub, lambda db: forgetting.expire_deliveries(db, time.time()))
@@ -615,7 +615,7 @@ async def _run_housekeeping(hub: Hub) -> None:
             hub, lambda db: mobile_terminated.ask_for_fragments(db, time.time())
         )
         asks_for_space = True
-        with log_once():
+        with skip_if_unavailable():
             asks_for_space = await hub.store.read(fragments.can_have_missing)
         interval = HOUSEKEEPING_INTERVAL_S if asks_for_space else IDLE_HOUSEKEEPING_INTERVAL_S
         await idle.wait_until_due(any_write, interval, beat=HOUSEKEEPING_INTERVAL_S, net=interval)
@@ -642,7 +642,7 @@ async def _count_queues(hub: Hub) -> None:
 
 
 async def _show_life(hub: Hub) -> None:
-    """Report to systemd's watchdog as long as the store commits transactions."""
+    """Notify systemd's watchdog regularly, unless a commit hangs. A failed commit is no reason."""
     interval = get_watchdog_interval()
     while interval is not None:
         await _commit_patiently(hub, lambda db: None)
@@ -676,13 +676,11 @@ PARTS = {
     "SMS to kits": _write_to_kits,
     "the log of incidents": _log_incidents,
 }
-"""Parts of the core that run beside the push API and the links, by the name that people see."""
+"""Background tasks of the core, by the name that people see."""
 
 
 def list_tasks(hub: Hub) -> dict[str, Callable[[], Awaitable[None]]]:
-    """Return the functions that run beside the push API and the links, those of the core and of all
-    extensions, by the name that people see.
-    """
+    """Return the background tasks of the core and the extensions, by the name that people see."""
     tasks: dict[str, Callable[[], Awaitable[None]]] = {
         name: partial(part, hub) for name, part in PARTS.items()
     }

@@ -1,4 +1,4 @@
-"""Wait between two rounds of a part of the hub.
+"""The wait between two rounds of a background task.
 
 The wait ends when something becomes due, or when a write may have made something due earlier. A hub
 that has nothing to do sleeps.
@@ -11,7 +11,7 @@ import trio
 from fieldagent.system import waits
 
 BUSY_INTERVAL_S = 5.0
-"""Seconds between two rounds while there are constant writes. A round can be late by this time."""
+"""Shortest time in seconds between two rounds. A round can be late by this time."""
 ROUND_INTERVAL_MAX_S = 60.0
 """Seconds after which a round runs in any case. The reasons: someone may set the clock, the machine
 may sleep, and a process may die before it announces its write."""
@@ -25,12 +25,12 @@ async def wait_until_due(
     beat: float | None = None,
     net: float | None = None,
 ) -> None:
-    """Wait until the next round of a part is due.
+    """Wait until the next round of a background task is due.
 
     `write_event` is the event of `store.contract.ANY_WRITE_TOPIC`. Get the event before you read
-    the database to compute `seconds`. `seconds` is the time until something becomes due. `news`
-    ends the wait at once. `net` replaces `ROUND_INTERVAL_MAX_S`, and `beat` replaces
-    `BUSY_INTERVAL_S`.
+    the database to compute `seconds`. `seconds` is the time until something becomes due. If `news`
+    is set, a round after a write begins without the rest of `BUSY_INTERVAL_S`. `net` replaces
+    `ROUND_INTERVAL_MAX_S`, and `beat` replaces `BUSY_INTERVAL_S`.
     """
     started_at = trio.current_time()
     with waits.move_on_after(min(seconds, ROUND_INTERVAL_MAX_S if net is None else net)):

@@ -27,7 +27,7 @@ NO_ADDRESSES = "this hub sends no e-mail or SMS"
 
 @dataclass(frozen=True, slots=True)
 class PartHost:
-    """Services of the hub for its parts."""
+    """Services that the hub offers to the parts of extensions."""
 
     store: Store
     authentication: Authentication
@@ -36,7 +36,7 @@ class PartHost:
     prices: Prices
     """Returns an operator's price per credit."""
     note_event: Callable[[str, ItemResult], None]
-    """Counts an event that arrived, by its source."""
+    """Counts an event that arrived. The arguments are the name of its source and its result."""
     reach: ContactSenders
     """Sends notices to contacts, and contains the kinds of contacts and their settings."""
 
@@ -52,7 +52,9 @@ class KitPosition(NamedTuple):
 
 
 class TimedAct(Protocol):
-    """Function that acts at a Unix time and returns log lines."""
+    """Function that does the work that is due at the Unix time `now`, and returns lines for the
+    log.
+    """
 
     def __call__(self, db: Db, now: float) -> list[str]: ...
 
@@ -107,7 +109,8 @@ class HubPart:
     read_figures: Callable[[Db, PartHost], Mapping[str, float]] | None = None
     """Returns the values of metrics, by the metric's name without `fieldagent_hub_`."""
     take_positions: Callable[[Db, Sequence[KitPosition], float], None] | None = None
-    """Processes new positions at a Unix time, in the transaction that stores the positions."""
+    """Processes new positions in the transaction that stores them. The last argument is Unix
+    time."""
     checks: Sequence[HubCheck] = ()
     forget: Deletion | None = None
     exports: Mapping[str, Callable[[Db, int], list[Row]]] = field(default_factory=dict)
@@ -153,8 +156,8 @@ def make_answer_link(db: Db, sos: int, name: str, message_id: str, now: float) -
 
 
 def send_to_address(db: Db, item: int, address: str, now: float) -> str:
-    """Queue an item for an address (see `AddressSending`). If no extension sends such items, return
-    this as the reason.
+    """Queue an item for an address (see `AddressSending`). Return the reason why it cannot be sent,
+    or an empty string.
     """
     senders = (part.send_to_address for part in list_hub_parts() if part.send_to_address)
     return next((each(db, item, address, now) for each in senders), NO_ADDRESSES)

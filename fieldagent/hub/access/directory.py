@@ -557,7 +557,7 @@ def _disable_device(db: Db, device: int, when: float | None, now: float) -> list
             )
         )
     if when is None:
-        workspace_log.restore_device(db, device, now)
+        workspace_log.create_rows_until_disabled(db, device, now)
     db.execute("UPDATE device SET disabled = ? WHERE id = ?", when, device)
     return [device]
 
@@ -571,7 +571,7 @@ def _disable_devices_of(db: Db, member: int, when: float | None, now: float) -> 
     )
     if when is None:
         for (device,) in db.execute(f"SELECT id FROM device WHERE member = ? AND {which}", member):
-            workspace_log.restore_device(db, device, now)
+            workspace_log.create_rows_until_disabled(db, device, now)
     changed = db.execute(
         f"UPDATE device SET disabled = ? WHERE member = ? AND {which} RETURNING id", when, member
     )

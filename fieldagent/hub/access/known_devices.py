@@ -19,7 +19,7 @@ import trio
 from fieldagent.http.cookie import read_cookie, set_cookie
 from fieldagent.http.message import Request
 from fieldagent.hub.store.contract import Db, Store
-from fieldagent.hub.store.persist import RETRY_AFTER_S, log_once
+from fieldagent.hub.store.persist import RETRY_AFTER_S, skip_if_unavailable
 
 COOKIE = "fieldagent-device"
 COOKIE_LIFETIME_S = 400 * 86_400.0
@@ -48,7 +48,7 @@ class KnownDevices:
     async def load_soon(self) -> None:
         """Wait until the database is available, then load the key."""
         while self._key is None:
-            with log_once():
+            with skip_if_unavailable():
                 await self.load()
                 return
             await trio.sleep(RETRY_AFTER_S)

@@ -21,7 +21,7 @@ from fieldagent.hub.access import directory
 from fieldagent.hub.access.directory import Refused
 from fieldagent.hub.bridge.contract import BridgeHost
 from fieldagent.hub.store.contract import Db
-from fieldagent.hub.store.persist import log_once
+from fieldagent.hub.store.persist import skip_if_unavailable
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
 log = logging.getLogger(__name__)
@@ -55,7 +55,7 @@ async def run_exclusively(
     watch = _HolderWatch()
     while True:
         identity, workspace = "", None
-        with log_once():
+        with skip_if_unavailable():
             silent_tenure = watch.find_silent(
                 await host.store.read(partial(read_tenure, name=post.name))
             )
@@ -115,14 +115,14 @@ async def _renew(host: BridgeHost, name: str, holder: str, scope: trio.CancelSco
         while trio.current_time() - renewed_at < TENURE_S - RENEW_INTERVAL_S:
             await trio.sleep(RENEW_INTERVAL_S)
             held_by = ""
-            with log_once():
+            with skip_if_unavailable():
                 held_by = await host.store.commit(
                     lambda db: claim_bridge(db, name, holder, host.clock())
                 )
             renewed_at = trio.current_time() if held_by else renewed_at
         scope.cancel()
     finally:
-        with trio.move_on_after(1.0, shield=True), log_once():
+        with trio.move_on_after(1.0, shield=True), skip_if_unavailable():
             await host.store.commit(lambda db: release_tenure(db, name, holder))
 
 

@@ -20,7 +20,7 @@ from fieldagent.hub.field.mobile_originated import MobileOriginatedReceiver
 from fieldagent.hub.field.sms_mail import SmsToKit
 from fieldagent.hub.records import claims, contact
 from fieldagent.hub.store.contract import ANY_WRITE_TOPIC, Store
-from fieldagent.hub.store.persist import log_once, persist
+from fieldagent.hub.store.persist import persist, skip_if_unavailable
 from fieldagent.system.supervisor import Note, describe_error
 from fieldagent.webhook.delivery import HandoverOutcome
 from fieldagent.wire import sms_frame
@@ -94,7 +94,7 @@ async def run(
     while True:
         news, any_write = store.get_event(contact.SMS_NEWS), store.get_event(ANY_WRITE_TOPIC)
         next_due = clock()
-        with log_once():
+        with skip_if_unavailable():
             next_due = await store.read(lambda db: sms_mail.compute_next_due(db, clock()))
             if next_due <= clock():
                 due = await claims.commit_claim(

@@ -16,7 +16,7 @@ from fieldagent.hub.field import check_in, radio_key, update_offers
 from fieldagent.hub.part import HubCheck, list_hub_parts
 from fieldagent.hub.records import alarm, sos_without_text
 from fieldagent.hub.store.contract import ANY_WRITE_TOPIC, Store
-from fieldagent.hub.store.persist import log_once
+from fieldagent.hub.store.persist import skip_if_unavailable
 from fieldagent.store.group import NOT_STORED
 
 log = logging.getLogger(__name__)
@@ -52,7 +52,7 @@ async def run(store: Store, *, clock: Callable[[], float]) -> None:
     while True:
         any_write = store.get_event(ANY_WRITE_TOPIC)
         next_due = 0.0
-        with log_once():
+        with skip_if_unavailable():
             times: list[float] = []
             faults: list[Exception] = []
             for due_at, look in watched:

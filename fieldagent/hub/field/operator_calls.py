@@ -28,7 +28,7 @@ from fieldagent.hub.operator.failures import make_no_answer, make_not_set_up
 from fieldagent.hub.records import claims, operator_trouble, ring_alerts
 from fieldagent.hub.records.ring_alerts import RingAlert
 from fieldagent.hub.store.contract import ANY_WRITE_TOPIC, Db, Store
-from fieldagent.hub.store.persist import log_once, persist
+from fieldagent.hub.store.persist import persist, skip_if_unavailable
 from fieldagent.store.group import StoreFailed, StoreFull, StoreUnavailable
 from fieldagent.system import waits
 from fieldagent.system.lazy_named_tuple import NamedTuple
@@ -53,7 +53,7 @@ async def run(
     """Send due messages over satellite until cancelled. Each operator has at most `CALLS` calls at
     a time. An operator that does not respond delays no other operator.
     """
-    with log_once():
+    with skip_if_unavailable():
         await store.commit(operator_trouble.call_again_after_start)
     open_calls = _OpenCalls()
     async with trio.open_nursery() as nursery:
@@ -66,7 +66,7 @@ async def run(
             calls: list[OperatorCall] = []
             rings: list[RingAlert] = []
             busy, next_due = dict(open_calls.calls), 0.0
-            with log_once():
+            with skip_if_unavailable():
                 work = await store.read(partial(_find_due_work, clock=clock, busy=busy))
                 if work.calls:
                     await store.commit(lambda db: pack_due_messages(db, clock()))

@@ -21,7 +21,7 @@ from fieldagent.hub.records import newest, workspace_log
 from fieldagent.hub.records.newest import StoredPosition
 from fieldagent.hub.records.stored_entry import decode_stored_entry
 from fieldagent.hub.store.contract import Db, Store
-from fieldagent.hub.store.persist import log_once
+from fieldagent.hub.store.persist import skip_if_unavailable
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.wire.envelope import Entry, Source, encode
@@ -148,7 +148,7 @@ class PositionFeed:
     async def run(self) -> None:
         """Read new positions after each pause, until cancelled."""
         while True:
-            with log_once():
+            with skip_if_unavailable():
                 await self.refresh()
             announced = self._news_event
             if announced is None:

@@ -18,7 +18,7 @@ import trio
 
 from fieldagent.hub.records import alarm, contact
 from fieldagent.hub.store.contract import Db, Store, make_membership
-from fieldagent.hub.store.persist import log_once, persist
+from fieldagent.hub.store.persist import persist, skip_if_unavailable
 from fieldagent.store.group import StoreUnavailable
 from fieldagent.system import waits
 
@@ -52,7 +52,7 @@ async def run(store: Store) -> None:
     suspects: dict[int, int] = {}
     while True:
         gone_owners: dict[int, int] = {}
-        with log_once():
+        with skip_if_unavailable():
             gone_owners = {
                 each: 1 + suspects.get(each, 0) for each in await store.read(list_missing)
             }

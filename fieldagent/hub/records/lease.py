@@ -29,7 +29,7 @@ import trio
 from fieldagent.hub.contract import Bearer, Device
 from fieldagent.hub.records import contact
 from fieldagent.hub.store.contract import Db, Store, make_marks
-from fieldagent.hub.store.persist import log_once
+from fieldagent.hub.store.persist import skip_if_unavailable
 from fieldagent.store.group import NOT_STORED, StoreUnavailable
 from fieldagent.system import waits
 from fieldagent.system.lazy_dataclass import dataclass
@@ -96,7 +96,7 @@ class Leases:
         while True:
             if not self._store.shared:
                 await self._owes.wait()
-            with log_once():
+            with skip_if_unavailable():
                 if self.links or self._consoles or self._owes.is_set():
                     await self._acquire_lease()
                 if self._store.shared:

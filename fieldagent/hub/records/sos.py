@@ -104,7 +104,7 @@ def raise_incident(
 ) -> int:
     """Open an incident about a device, raised by `item`. Return the id of the incident."""
     id_ = _raise(db, workspace, device, item, now, kind=kind, number=None)
-    assert id_ is not None, "what has no number is like no other"
+    assert id_ is not None, "an incident without a number conflicts with no other"
     return id_
 
 

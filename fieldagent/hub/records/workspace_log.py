@@ -238,7 +238,7 @@ def create_all_rows(db: Db, device: int, now: float) -> None:
         pass
 
 
-def restore_device(db: Db, device: int, now: float) -> None:
+def create_rows_until_disabled(db: Db, device: int, now: float) -> None:
     """Prepare a disabled device to be enabled, which the caller does. The device gets the items
     from before it was disabled and all later items. It does not get items that arrived while it was
     disabled.

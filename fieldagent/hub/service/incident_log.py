@@ -13,7 +13,7 @@ from fieldagent.hub.api import sos_desk
 from fieldagent.hub.api.event_stream import UNSETTLED_S, Follower
 from fieldagent.hub.records import sos
 from fieldagent.hub.store.contract import Db, Store
-from fieldagent.hub.store.persist import log_once
+from fieldagent.hub.store.persist import skip_if_unavailable
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
 log = logging.getLogger(__name__)
@@ -32,7 +32,7 @@ async def run(store: Store, *, clock: Callable[[], float]) -> NoReturn:
     while True:
         news = store.get_event(sos.EVENTS)
         lines: list[str] = []
-        with log_once():
+        with skip_if_unavailable():
             if follower is None:
                 follower = await _make_follower(store, clock())
             steps = await store.read(

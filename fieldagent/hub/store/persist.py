@@ -25,7 +25,7 @@ the work when a claim expires."""
 
 
 @contextmanager
-def log_once() -> Iterator[None]:
+def skip_if_unavailable() -> Iterator[None]:
     """If the store becomes unavailable or is full, skip the rest of the block. The caller tries
     again later.
     """

@@ -20,7 +20,7 @@ from fieldagent.http.client import KeptConnections, Opener
 from fieldagent.hub import idle
 from fieldagent.hub.records import claims
 from fieldagent.hub.store.contract import ANY_WRITE_TOPIC, Db, Store
-from fieldagent.hub.store.persist import log_once, persist, persist_together
+from fieldagent.hub.store.persist import persist, persist_together, skip_if_unavailable
 from fieldagent.hub.webhook.deliveries import (
     PostResult,
     WebhookPost,
@@ -99,7 +99,7 @@ class _Posts:
             self.pause = trio.CancelScope()
             next_due = 0.0
             runs: list[tuple[WebhookPost, ...]] = []
-            with log_once():
+            with skip_if_unavailable():
                 next_due, runs = await self.claim_due_runs()
             for posts in runs:
                 self.count(posts[0], 1)

@@ -95,7 +95,7 @@ async def test_code_acknowledges_sos_once_in_the_contact_name(store: Store) -> N
     async with field_of(store) as alps:
         code = await ask_for_help(alps)
         assert await receive_answer(alps, f"OK {code} with two dogs", "a") == "acknowledged"
-        assert await receive_answer(alps, f"OK {code} with two dogs", "a") == "taken in before"
+        assert await receive_answer(alps, f"OK {code} with two dogs", "a") == "received before"
         assert (await read_incident(alps)).seen_as == "Bergwacht"
         assert await receive_answer(alps, f"OK {code}") == "used"
         short, (first, second) = (await read_incident(alps)).short, await deliver_due(alps)
@@ -119,7 +119,10 @@ async def test_ok_without_the_code_does_not_acknowledge_the_sos(store: Store) ->
     async with field_of(store) as alps:
         code = await ask_for_help(alps)
         assert await receive_answer(alps, "OK") == "without code"
-        assert await receive_answer(alps, f"OK {code}", sender="+41791234568") == "of a stranger"
+        assert (
+            await receive_answer(alps, f"OK {code}", sender="+41791234568")
+            == "from an unknown sender"
+        )
         assert (await read_incident(alps)).state == "open"
         assert await deliver_due(alps) == [
             "Not answered: reply with OK and the six digits of the message."
@@ -166,7 +169,7 @@ async def test_expired_code_does_not_acknowledge_the_sos(store: Store) -> None:
             lambda db: db.execute("UPDATE alarm_link SET expires = ?", alps.now + 1) and None
         )
         alps.now += 1
-        assert await receive_answer(alps, f"OK {code}") == "about nothing"
+        assert await receive_answer(alps, f"OK {code}") == "about no alarm"
         assert (await read_incident(alps)).state == "open"
 
 

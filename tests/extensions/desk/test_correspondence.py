@@ -195,10 +195,10 @@ async def test_answers_to_a_kit_are_limited_per_day(store: Store) -> None:
 async def test_answer_after_the_reply_window_is_not_delivered(store: Store) -> None:
     async with field_of(store) as field:
         await prepare_numbers(field)
-        assert await receive_answer(field, "hello?") == "of a stranger"
+        assert await receive_answer(field, "hello?") == "from an unknown sender"
         await write_to_address(field, ADA, 1)
         field.now += correspondence.REPLY_WINDOW_S + 1
-        assert await receive_answer(field, "hello?") == "of a stranger"
+        assert await receive_answer(field, "hello?") == "from an unknown sender"
         assert await list_replies(field) == []
 
 

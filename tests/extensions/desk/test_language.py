@@ -24,10 +24,10 @@ TOLD = ("answer_page.py", "answers.py", "notice.py")
 """Modules whose texts are only for contacts, except for the hub's own records."""
 KEPT = re.compile(
     r"SELECT|INSERT|UPDATE|DELETE|ORDER BY|LIMIT|LIKE|outcome|doctype|<\w|Content-|default-src"
-    r"|no-store|nosniff|form-action|wrong code|taken in before|of a stranger|about nothing"
-    r"|without code|to no message|of a contact that|not sent|to the kit|handed over|its links go"
-    r"|every part of it|wrote, but it was|the service reports|an answer by|the body is no form"
-    r"|number not proved|not notified|from a removed contact"
+    r"|no-store|nosniff|form-action|wrong code|received before|from an unknown sender"
+    r"|about no alarm|without code|to no message|of a contact that|not sent|to the kit"
+    r"|handed over|its links go|every part of it|wrote, but it was|the service reports|an answer by"
+    r"|the body is no form|number not proved|not notified|from a removed contact"
 )
 
 

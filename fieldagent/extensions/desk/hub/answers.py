@@ -101,7 +101,7 @@ def process_answer(db: Db, answer: ContactAnswer, now: float) -> str:
         *(answer.kind, answer.id, now, answer.sender),
     )
     if not new:
-        return "taken in before"
+        return "received before"
     outcome = _process_new_answer(db, answer, now)
     db.execute("UPDATE contact_answer SET outcome = ? WHERE id = ?", outcome, new[0][0])
     return outcome
@@ -121,7 +121,7 @@ def _process_new_answer(db: Db, answer: ContactAnswer, now: float) -> str:
     if writings and (is_named or not (alarm_workspaces if is_shared else open_ones)):
         return correspondence.send_answer(db, writings, answer, now)
     if not any(links.values()):
-        return "of a stranger" if not contacts else "about nothing"
+        return "from an unknown sender" if not contacts else "about no alarm"
     if answer_text.code:
         return _find_by_code(db, answer, contacts, links, answer_text, now)
     contact, link = open_ones[0] if open_ones else _find_newest(contacts, links)

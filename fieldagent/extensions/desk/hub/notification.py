@@ -25,7 +25,7 @@ from fieldagent.hub.contact.registry import ContactSenders, Kinds, get_contact_k
 from fieldagent.hub.records import alarm, claims, sos
 from fieldagent.hub.records.alarm import ASKED, ESCALATED, REPLY
 from fieldagent.hub.store.contract import ANY_WRITE_TOPIC, Db, Store, find_earliest
-from fieldagent.hub.store.persist import log_once, persist
+from fieldagent.hub.store.persist import persist, skip_if_unavailable
 from fieldagent.store.group import StoreFailed
 from fieldagent.system import waits
 from fieldagent.system.lazy_dataclass import dataclass
@@ -314,7 +314,7 @@ class _Notifications:
         """Return the Unix time when the next notification is due, and the notifications that this
         process has claimed. If the store is unavailable, return 0 and no notifications.
         """
-        with log_once():
+        with skip_if_unavailable():
             next_due = await self.store.read(compute_next_due)
             if next_due > self.clock():
                 return next_due, []

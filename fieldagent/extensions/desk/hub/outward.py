@@ -20,7 +20,7 @@ from fieldagent.hub.contact.registry import ContactSenders
 from fieldagent.hub.records import claims, ledger, sending
 from fieldagent.hub.records.due_receipts import THE_HUB
 from fieldagent.hub.store.contract import ANY_WRITE_TOPIC, Db, Store, find_earliest
-from fieldagent.hub.store.persist import log_once, persist
+from fieldagent.hub.store.persist import persist, skip_if_unavailable
 from fieldagent.package.delivery import Stage
 from fieldagent.package.writing import format_clock_time
 from fieldagent.system.lazy_named_tuple import NamedTuple
@@ -167,7 +167,7 @@ async def run(
     while True:
         news, any_write = store.get_event(OUTWARD_TOPIC), store.get_event(ANY_WRITE_TOPIC)
         next_due = clock()
-        with log_once():
+        with skip_if_unavailable():
             next_due = await store.read(compute_next_due)
             if next_due <= clock():
                 claimed = await claims.commit_claim(

@@ -25,7 +25,7 @@ from fieldagent.hub.bridge import tenure
 from fieldagent.hub.bridge.contract import BridgeHost
 from fieldagent.hub.bridge.repeating import Alarm
 from fieldagent.hub.store.contract import ANY_WRITE_TOPIC, Db
-from fieldagent.hub.store.persist import log_once, persist
+from fieldagent.hub.store.persist import persist, skip_if_unavailable
 from fieldagent.system import waits
 
 REST_S = 1.0
@@ -80,7 +80,7 @@ class HubReporter:
             if announced is not self._announce:
                 announced = self._announce
                 self._retained.clear()
-            with log_once():
+            with skip_if_unavailable():
                 again = await self._publish_incidents(session)
                 await self._publish_kits(session)
                 has_more = await self._publish_items(session, trio.current_time() + REST_S)

@@ -79,7 +79,7 @@ class TakIntake:
         store, event = self._host.store, received.event
         if received.kind.startswith("a-"):
             unit = tak.read_unit(event)
-            assert unit is not None, "the door has read it"
+            assert unit is not None, "events without a unit are refused earlier"
             await persist(store, lambda db: self._note_unit(db, unit, now))
         elif received.kind == tak.CANCEL and event.uid.startswith(records.PREFIX):
             await self._process_cancel(event, now)

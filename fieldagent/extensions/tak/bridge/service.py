@@ -43,7 +43,7 @@ from fieldagent.hub.contract import ItemResult
 from fieldagent.hub.records import ledger
 from fieldagent.hub.records.due_receipts import THE_HUB
 from fieldagent.hub.store.contract import ANY_WRITE_TOPIC, Db
-from fieldagent.hub.store.persist import log_once, persist
+from fieldagent.hub.store.persist import persist, skip_if_unavailable
 from fieldagent.package.delivery import Stage
 from fieldagent.system import waits
 from fieldagent.system.lazy_named_tuple import NamedTuple
@@ -145,7 +145,7 @@ class _Bridge:
             while True:
                 any_write, end_event = store.get_event(ANY_WRITE_TOPIC), self._connection_done
                 pause_s = TURN_MAX_S
-                with log_once():
+                with skip_if_unavailable():
                     has_more = await self._queue_items(follower)
                     await self._end_old_events()
                     work = await store.read(self._list_work)

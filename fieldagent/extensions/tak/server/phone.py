@@ -31,7 +31,7 @@ from fieldagent.extensions.tak.server.certificates import PhoneHolder
 from fieldagent.extensions.tak.server.exchange import Exchange, TakGuest
 from fieldagent.extensions.tak.server.outbox import PhoneOutbox
 from fieldagent.hub.store.contract import Store
-from fieldagent.hub.store.persist import log_once
+from fieldagent.hub.store.persist import skip_if_unavailable
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
 log = logging.getLogger(__name__)
@@ -152,10 +152,10 @@ class _Phone:
             return
         if not self.guest.uid:
             # If the database is unavailable, the next event of the phone causes another attempt.
-            with log_once():
+            with skip_if_unavailable():
                 await self._admit_phone(event, now)
         if self._unit is not None:
-            with log_once():
+            with skip_if_unavailable():
                 await self._note_phone(self._unit, now)
         if self.guest.uid:
             self._host.exchange.receive(self.guest, event, raw, now)

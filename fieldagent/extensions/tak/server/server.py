@@ -40,7 +40,7 @@ from fieldagent.http.server import Limits, serve
 from fieldagent.http.unproved import UnauthenticatedLimit
 from fieldagent.hub.bridge.contract import BridgeHost
 from fieldagent.hub.store.contract import ANY_WRITE_TOPIC, Store
-from fieldagent.hub.store.persist import log_once
+from fieldagent.hub.store.persist import skip_if_unavailable
 from fieldagent.hub.unavailable import make_patient
 from fieldagent.store.group import StoreUnavailable
 from fieldagent.system import waits
@@ -212,7 +212,7 @@ class _Phones:
         """End the connections of phones whose certificate is no longer valid."""
         while True:
             any_write = self._store.get_event(ANY_WRITE_TOPIC)
-            with log_once():
+            with skip_if_unavailable():
                 phones_here, now = [*self._scopes], self._host.clock()
                 look = partial(certificates.find_valid, serials=phones_here, now=now)
                 valid = await self._store.read(partial(look, workspace=self._host.workspace))
