@@ -78,17 +78,17 @@ class Field:
         )
 
     def feeds(self) -> PositionFeeds:
-        return PositionFeeds(self.store, clock=self.clock, least_rest=0.0)
+        return PositionFeeds(self.store, clock=self.clock, pause_min_s=0.0)
 
     def mailbox(
-        self, number: int, log_rest: float = 0.0, feeds: PositionFeeds | None = None
+        self, number: int, log_pause: float = 0.0, feeds: PositionFeeds | None = None
     ) -> IpMailbox:
         return IpMailbox(
             self.store,
             self.device(number),
             self.mobile_originated(),
             clock=self.clock,
-            log_rest=log_rest,
+            log_pause=log_pause,
             feeds=feeds or self.feeds(),
         )
 

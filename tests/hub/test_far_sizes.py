@@ -12,7 +12,7 @@ import tests.hub.large_modem  # noqa: F401
 from fieldagent.hub.access import directory, people
 from fieldagent.hub.field import mobile_terminated
 from fieldagent.hub.field.cost import list_costs
-from fieldagent.hub.field.satellite_sizes import SatelliteKits, find_far_kits
+from fieldagent.hub.field.satellite_sizes import SatelliteKits, find_unfit_kits
 from fieldagent.hub.records import contact
 from fieldagent.hub.records.ledger import Posting
 from fieldagent.hub.store.contract import Db, Store
@@ -38,7 +38,7 @@ async def find_reach(
     alps: Field, target: int | None, item: Data | Message = PICTURE, **how: Any
 ) -> SatelliteKits:
     posting = Posting(1, 1, item, int(alps.now), 12, target=target, **how)
-    return await alps.store.read(lambda db: find_far_kits(db, posting, alps.now))
+    return await alps.store.read(lambda db: find_unfit_kits(db, posting, alps.now))
 
 
 async def read_refusal(alps: Field, target: int | None, item: Data | Message = PICTURE) -> str:

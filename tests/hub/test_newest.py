@@ -130,7 +130,7 @@ async def test_name_is_sent_once_and_again_after_a_change_or_new_journal(store: 
 async def test_new_names_per_message_are_limited(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(own_positions, "NAMES_MOST", 1)
+    monkeypatch.setattr(own_positions, "NAMES_MAX", 1)
     async with field(store) as alps:
         await alps.sends(ADA, make_position(1, 46.1))
         await alps.sends(CLEO, make_position(1, 48.1))
@@ -286,7 +286,7 @@ async def test_link_does_not_spin_when_a_position_follows_the_log(
     """
     async with field(store) as alps:
         await alps.sends(ADA, Entry(1, Message("hut reached"), TIME))
-        mailbox = alps.mailbox(BEN, log_rest=60.0)
+        mailbox = alps.mailbox(BEN, log_pause=60.0)
         news = mailbox.get_news()
         assert await mailbox.load(1000) is not None
         news.set()

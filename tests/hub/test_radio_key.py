@@ -249,7 +249,7 @@ async def fetch_parcels(alps: Field, device: int, carrier: int) -> list[Entry]:
     heard = await alps.store.commit(
         lambda db: stations_in_range.store_neighbours(db, carrier, {device: 1})
     )
-    mailbox._brings_to = heard
+    mailbox._devices_in_range = heard
     secrets = await secrets_of(alps, device)
     return [
         entry

@@ -260,7 +260,7 @@ async def test_rows_of_several_devices_are_created_together(store: Store) -> Non
 
 async def test_resting_link_gets_items_of_the_meantime(store: Store) -> None:
     async with field(store) as alps:
-        mailbox = alps.mailbox(BEN, log_rest=0.05)
+        mailbox = alps.mailbox(BEN, log_pause=0.05)
         post = _MailboxPost(mailbox, lambda direction, size: None)
         with trio.fail_after(60):
             for number in range(1, 6):

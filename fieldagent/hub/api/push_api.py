@@ -33,7 +33,7 @@ from fieldagent.hub.access.repeats import (
 )
 from fieldagent.hub.api.standing import describe_push_state
 from fieldagent.hub.field.cost import list_costs_and_forecast
-from fieldagent.hub.field.satellite_sizes import SatelliteKits, delay_until_linked, find_far_kits
+from fieldagent.hub.field.satellite_sizes import SatelliteKits, delay_until_linked, find_unfit_kits
 from fieldagent.hub.records import ledger
 from fieldagent.hub.records.audit import PUSH, AuditLine, write_line, write_lines
 from fieldagent.hub.store.contract import Db, Store
@@ -203,15 +203,15 @@ class HubApi:
             for problem, each in zip(counted.problems, push_requests, strict=True)
         ]
         postings: dict[PushRequest, ledger.Posting] = {}
-        far: dict[PushRequest, SatelliteKits] = {}
+        unfit_kits: dict[PushRequest, SatelliteKits] = {}
         for at, each in enumerate(push_requests):
             if refusals[at] is None and each.name not in earlier_pushes:
                 posting = make_posting(db, each.push, members, now, self._time_to_live)
                 if isinstance(posting, Problem):
                     refusals[at] = posting
                     continue
-                far[each] = find_far_kits(db, posting, now)
-                if why := far[each].find_refusal():
+                unfit_kits[each] = find_unfit_kits(db, posting, now)
+                if why := unfit_kits[each].find_refusal():
                     problem = Problem(422, why, errors=[(why, "/data/payload")])
                     refusals[at] = _make_refused(db, each, problem, now)
                 else:
@@ -226,7 +226,7 @@ class HubApi:
             if each.name not in earlier_pushes:
                 new_pushes.setdefault(each.name or each, each)
         added_ids = self._add_items(
-            db, {each: postings[each] for each in new_pushes.values()}, far, now
+            db, {each: postings[each] for each in new_pushes.values()}, unfit_kits, now
         )
         repeatables = [
             (Repeatable(each.name, _digest(each)), id_) for each, id_ in added_ids if each.name

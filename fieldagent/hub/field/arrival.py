@@ -1,4 +1,4 @@
-"""Content of one message from an agent, and the check for repeated items."""
+"""Content of one message from an agent, and the detection of items that arrived before."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ class KitMessage:
     """Reason why the sender is in doubt, or an empty text. If there is a doubt, the hub accepts
     only an SOS."""
     unauthenticated: set[int] = field(default_factory=set)
-    """Numbers of the items that the device has marked: their sender is an unauthenticated handheld,
-    which the device has heard by radio."""
+    """Numbers of the items that the device has marked as received by radio from an unauthenticated
+    handheld."""
     revoked: float | None = None
     """Unix time when the device or the relaying device was revoked; None if neither is revoked."""
     items: int = 0
@@ -43,11 +43,11 @@ class KitMessage:
     confirmed: list[int] = field(default_factory=list)
     """Numbers of items that the device has stored, without SOS items."""
     buried: list[str] = field(default_factory=list)
-    """Reasons why a part of a reassembled item cannot be used. The hub has stored that part as a
-    dead letter already."""
+    """Reasons why a reassembled item, or a part of it, cannot be used. The hub has already stored
+    the item as a dead letter."""
 
 
-def mark_arrived(db: Db, entry: Entry, brought: KitMessage) -> bool:
+def mark_arrived(db: Db, entry: Entry, message: KitMessage) -> bool:
     """Record an entry under its device, number and content. Return False if the same entry arrived
     before.
     """
@@ -55,26 +55,26 @@ def mark_arrived(db: Db, entry: Entry, brought: KitMessage) -> bool:
         db.execute(
             f"INSERT INTO arrived (device, {UNAUTHENTICATED_COLUMN}, sequence, digest, at, sos)"
             " VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING RETURNING sequence",
-            brought.device.id,
+            message.device.id,
             # Record doubtful entries separately, so that a forged entry cannot block a genuine
             # entry.
-            int(bool(brought.doubt_reason)),
+            int(bool(message.doubt_reason)),
             entry.sequence,
             compute_fingerprint(entry),
-            brought.now,
+            message.now,
             int(entry.sos),
         )
     )
 
 
-def is_stored(db: Db, entry: Entry, brought: KitMessage) -> bool:
+def is_stored(db: Db, entry: Entry, message: KitMessage) -> bool:
     """Return True if the device itself has sent the same entry under this number."""
     return bool(
         db.execute(
             f"SELECT 1 FROM arrived WHERE device = ? AND {UNAUTHENTICATED_COLUMN} = 0 AND"
             " sequence = ?"
             " AND digest = ?",
-            brought.device.id,
+            message.device.id,
             entry.sequence,
             compute_fingerprint(entry),
         )

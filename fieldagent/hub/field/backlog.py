@@ -18,8 +18,8 @@ ROWS_PER_READ = 2_000
 
 
 class IndexedTable(NamedTuple):
-    """Table whose rows are counted, one row per item. The columns `key` are those of an index and
-    give the order of the rows.
+    """Table whose rows are counted. `key` contains the columns of an index, in whose order the rows
+    are read.
     """
 
     table: str

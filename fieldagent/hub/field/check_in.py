@@ -48,15 +48,15 @@ class Rule(NamedTuple):
     kit_every: float | None = None
 
     def __str__(self) -> str:
-        words = []
+        parts = []
         if self.interval is not None:
-            words.append(f"every {format_minutes(int(self.interval))}")
+            parts.append(f"every {format_minutes(int(self.interval))}")
         if self.by_minute is not None:
             hour, minute = divmod(self.by_minute, 60)
-            words.append(f"by {hour:02}:{minute:02} UTC")
+            parts.append(f"by {hour:02}:{minute:02} UTC")
         if self.kit_every is not None:
-            words.append(f"every {format_minutes(int(self.kit_every))}, as the kit asks")
-        return "; ".join(words)
+            parts.append(f"every {format_minutes(int(self.kit_every))}, as the kit asks")
+        return "; ".join(parts)
 
     def compute_first(self, now: float) -> float:
         """Return the Unix time when the first check-in of a new rule is due."""
@@ -94,21 +94,21 @@ def end_check_ins(db: Db, device: int, *, now: float) -> None:
     audit_device(db, device, ADMINISTRATION, "device checkin", f"{device} off", now)
 
 
-def record_request(db: Db, device: int, within: int | None, word: int, *, now: float) -> None:
-    """Record the kit's own request in item number `word`: `within` seconds, or None to end the
+def record_request(db: Db, device: int, within: int | None, number: int, *, now: float) -> None:
+    """Record the kit's own request in item number `number`: `within` seconds, or None to end the
     request. The item itself is also a check-in.
     """
     record_item(db, device, now)
-    if _is_overtaken(db, device, word):
+    if _is_overtaken(db, device, number):
         return
-    db.execute("UPDATE contact SET check_in_word = ? WHERE device = ?", word, device)
+    db.execute("UPDATE contact SET check_in_word = ? WHERE device = ?", number, device)
     _set(db, device, _make_rule(db, device)._replace(kit_every=within), now)
 
 
-def _is_overtaken(db: Db, device: int, word: int) -> bool:
+def _is_overtaken(db: Db, device: int, number: int) -> bool:
     """Return True if a later request of the kit has already arrived through another channel."""
     rows = db.execute("SELECT check_in_word FROM contact WHERE device = ?", device)
-    return any(last is not None and 0 < last - word <= NUMBERS_BEFORE for (last,) in rows)
+    return any(last is not None and 0 < last - number <= NUMBERS_BEFORE for (last,) in rows)
 
 
 def _make_rule(db: Db, device: int) -> Rule:
@@ -174,7 +174,7 @@ def warn_of_late(db: Db, now: float) -> list[str]:
     lines = []
     for device, name, workspace, member, *fields in rows:
         *rule, warned, latitude, longitude, position_at, contact = fields
-        text = _format_words(name, Rule(*rule), latitude, longitude, position_at, contact)
+        text = _format_alarm_text(name, Rule(*rule), latitude, longitude, position_at, contact)
         if warned is None:
             db.execute("UPDATE check_in SET warned = ? WHERE device = ?", now, device)
             lines.append(f"{text}; the alarm is raised in {WARNING_TO_ALARM_S / 60:g} min")
@@ -198,7 +198,7 @@ def compute_next_late(db: Db) -> float:
     )
 
 
-def _format_words(
+def _format_alarm_text(
     name: str,
     rule: Rule,
     latitude: float | None,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from fieldagent.hub.field.envelope_packing import WaitingItem, introduce_member
-from fieldagent.hub.field.mobile_terminated import compute_allowance, compute_most_parts, list_sizes
+from fieldagent.hub.field.mobile_terminated import compute_allowance, compute_max_parts, list_sizes
 from fieldagent.hub.records.account import ACCOUNT, Account, read_account
 from fieldagent.hub.records.lease import IS_LINKED
 from fieldagent.hub.records.ledger import Posting
@@ -94,7 +94,7 @@ def _compute_satellite_costs(
         )
     except LocalProtocolError:
         return None  # The item is too large for the modem.
-    if len(part_sizes) > compute_most_parts(posting.item):
+    if len(part_sizes) > compute_max_parts(posting.item):
         return None
     return {
         "parts": len(part_sizes),

@@ -1,9 +1,9 @@
 """MO messages that the hub could not use. The hub stores them unchanged, within limits, until it
 can use them.
 
-The hub never only logs a message that it has acknowledged to an operator. A letter is deleted when
-the hub can accept it or a person removes it. The oldest letters are deleted when newer letters need
-their space.
+The hub has acknowledged these messages, so the operator does not send them again. A letter is
+deleted when the hub can accept it or a person removes it. The oldest letters are deleted when newer
+letters need their space.
 """
 
 from __future__ import annotations

@@ -114,17 +114,19 @@ class EnvelopeSpace:
 
     capacity: int
     ordinary: int | None = None
-    """Limit for everything that is not SOS. Such entries must fit within this limit, or within the
-    rest of the last credit of the SOS. Credits reserved for an SOS must not pay for other
-    entries."""
+    """Size up to which entries that are not SOS may fill the envelope; None for `capacity`. In an
+    envelope with an SOS, such entries may also fill the last credit of the SOS. Credits reserved
+    for SOS must not pay for other entries."""
     tag: int = 0
 
     def compute_first(self, item: WaitingItem) -> int:
-        """Return the bytes available for the first item."""
+        """Return the largest size of the envelope in bytes, if `item` is its first item."""
         return self.capacity if item.entry.sos else self.compute_beside(Load())
 
     def compute_beside(self, load: Load) -> int:
-        """Return the bytes that are available beside `load` for entries that are not SOS."""
+        """Return the largest size of the envelope in bytes, if entries that are not SOS are added
+        to `load`.
+        """
         if self.ordinary is None or self.ordinary >= self.capacity:
             return self.capacity
         paid_size = (
@@ -145,7 +147,7 @@ def list_waiting(
     """Return the unexpired waiting items of `device`, most urgent first. `due_condition` is an SQL
     condition on deliveries.
     """
-    # Read the bodies of the selected items only, however many items wait.
+    # Select the items first, so that the database reads only the bodies of at most `limit` items.
     rows = db.execute(
         f"SELECT {_ITEM} FROM (SELECT item, sequence, rank"
         f" FROM delivery WHERE delivery.device = ? AND delivery.state IN {WAITING_STATES}"
@@ -253,9 +255,9 @@ def _make_waiting_receipt(db: Db, device: int, row: Sequence[Any]) -> WaitingRec
     return WaitingReceipt(id_, Entry(sequence, receipt, int(at)), bool(is_urgent), member)
 
 
-def _add_proof(db: Db, device: int, word: IncidentUpdate) -> IncidentUpdate:
+def _add_proof(db: Db, device: int, update: IncidentUpdate) -> IncidentUpdate:
     keys = derive_proof_keys(db, device)
-    return prove(word, keys[0]) if keys else word
+    return prove(update, keys[0]) if keys else update
 
 
 class DeviceNames(NamedTuple):
@@ -277,7 +279,7 @@ class NeededNames(NamedTuple):
 
 
 DELETED_AT_ONCE = 4
-"""Largest number of deleted names that one message removes."""
+"""Largest number of names of deleted members that one message removes."""
 
 
 def list_names(db: Db, needed: Sequence[NeededNames]) -> list[DeviceNames]:
@@ -370,8 +372,8 @@ introduction without a name, the digest of that introduction replaces it."""
 
 
 def forget_name(db: Db, member: int) -> None:
-    """Mark a member as deleted for all devices that know the member's name. The next message to
-    each of these devices removes the name.
+    """Mark a deleted member for all devices that know the member's name. The next message to each
+    of these devices removes the name.
     """
     db.execute("UPDATE introduced SET digest = ? WHERE member = ?", DELETED_NAME_MARK, member)
 
@@ -474,7 +476,9 @@ def record_journal(
 
 
 def get_names_topic(device: int) -> str:
-    """Return the topic that the hub announces when a device has lost the names of members."""
+    """Return the store topic that the hub announces when a device has lost the names of members,
+    for example with its disk.
+    """
     return f"names of {device}"
 
 

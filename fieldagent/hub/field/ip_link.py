@@ -46,7 +46,7 @@ VERSION_MAX = 40
 
 @dataclass(frozen=True, slots=True)
 class Links:
-    """Functions of the hub that the links need."""
+    """Serves IP links with functions of the hub."""
 
     authenticate: Callable[[str], Awaitable[Device]]
     """Returns the device with this token. Raises UnknownDevice, Revoked, or StoreUnavailable."""
@@ -64,8 +64,8 @@ class Links:
     """Called at the end of a link, with the name of the device, the duration in seconds, and the
     reason."""
     note_bytes: Callable[[str, int], None] = lambda direction, size: None
-    """Called with the direction and number of bytes of envelopes that the kit has stored or the hub
-    has received."""
+    """Called with the direction (`sent` or `received`) and the bytes of envelopes that the kit or
+    the hub has stored."""
 
     def route(self) -> Route:
         """Return the route on which kits open their links."""
@@ -84,7 +84,7 @@ class Links:
 
     async def _find_device(self, request: Request, token: str) -> Device:
         """Return the device of a new link. Wait up to `DATABASE_WAIT_S` if the database is
-        unavailable.
+        unavailable, then raise Problem.
         """
         patience = trio.current_time() + DATABASE_WAIT_S
         while True:
@@ -142,8 +142,8 @@ class Links:
             nursery.cancel_scope.cancel()
 
     async def _find_end(self, token: str) -> LinkEnd:
-        """Return the reason why the link ends. Without a reason, a kit that may no longer connect
-        would try to connect forever.
+        """Return the close code and reason for a link whose lease has ended. A kit that may no
+        longer connect gets a code after which it stops trying.
         """
         try:
             await self.authenticate(token)
@@ -198,7 +198,9 @@ class _MailboxPost:
             await self.mailbox.record_hello(journal_number)
 
     async def wait_for_next(self, *, urgent: bool) -> OutgoingMessage:
-        if urgent:  # Little is in flight to an agent, so a mailbox has no separate urgent messages.
+        # A mailbox has only a few messages in flight to the agent, so an urgent message needs no
+        # separate queue.
+        if urgent:
             await trio.sleep_forever()
         while True:
             news = self.mailbox.get_news()

@@ -14,7 +14,7 @@ def accept_letters(
     db: Db, mobile_originated: MobileOriginatedReceiver, devices: Collection[int]
 ) -> int:
     """Process each dead letter of the devices once, and return the number of letters that the hub
-    accepted. Devices that are not in use are skipped.
+    could use. Skip disabled devices.
     """
     accepted_count = 0
     for device in devices:

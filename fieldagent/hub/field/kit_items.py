@@ -1,4 +1,4 @@
-"""Frequent messages of kits that are stored together: items over IP that do not belong to an SOS.
+"""Fast path for frequent messages of kits: items over IP that do not belong to an SOS.
 
 The messages of many kits are stored in one commit with as many statements as the messages of one
 kit. All other messages are processed one at a time by `mobile_originated`.
@@ -44,9 +44,7 @@ class IntakeResult:
 
 
 def read_only_items(device: Device, envelope: Envelope) -> KitItems | None:
-    """Return the message in a form that can be stored together with others. Return None if the
-    message contains anything but such items.
-    """
+    """Return the items of a message that contains only items for the fast path, otherwise None."""
     own = envelope.origin in (0, device.id)
     if not own or envelope.not_understood or not all(map(_is_plain, envelope.entries)):
         return None
@@ -118,7 +116,7 @@ def add_kit_items(
             if key not in new:
                 result.duplicates += 1
                 continue
-            new.remove(key)  # A second copy of the item counts as a duplicate.
+            new.remove(key)  # Count a second copy of the item in the same commit as a duplicate.
             result.items += 1
             content = entry.content
             assert isinstance(content, Item)

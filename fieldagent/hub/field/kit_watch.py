@@ -22,7 +22,7 @@ from fieldagent.store.group import NOT_STORED
 log = logging.getLogger(__name__)
 
 CHECK_INTERVAL_MIN_S = 15.0
-"""Shortest time in seconds between two rounds of checks. A delay of a few seconds does no harm."""
+"""Shortest time in seconds between two rounds of checks."""
 CORE_CHECKS = (
     HubCheck(check_in.compute_next_late, check_in.warn_of_late),
     HubCheck(update_offers.compute_next_due, update_offers.continue_offers),
@@ -32,7 +32,7 @@ CORE_CHECKS = (
 )
 """Checks that are part of the core."""
 CONTACTS_CHECK = HubCheck(alarm.compute_next_mark, alarm.mark_contacts)
-"""Check of a hub that cannot notify contacts."""
+"""Additional check of a hub without an extension that notifies contacts."""
 
 
 def list_checks() -> list[HubCheck]:

@@ -21,7 +21,7 @@ from fieldagent.hub.field.mobile_originated import MobileOriginatedReceiver
 from fieldagent.hub.field.own_positions import OwnPositions
 from fieldagent.hub.field.position_feed import PositionFeeds
 from fieldagent.hub.field.rebuilding import KEEPING_TIMES, KeepingTimes, Rebuilding
-from fieldagent.hub.field.waiting_mail import Mail, MailAsked, NumbersUnderWay, read_mail
+from fieldagent.hub.field.waiting_mail import Mail, MailRequest, UnconfirmedCounts, read_mail
 from fieldagent.hub.records import (
     commands,
     contact,
@@ -74,7 +74,7 @@ class IpMailbox:
         *,
         clock: Callable[[], float],
         version: str = "",
-        log_rest: float = LOG_READ_PAUSE_S,
+        log_pause: float = LOG_READ_PAUSE_S,
         keeping_times: KeepingTimes = KEEPING_TIMES,
         feeds: PositionFeeds,
     ) -> None:
@@ -88,21 +88,22 @@ class IpMailbox:
         self._journal = 0
         self._sent_offers: set[Offer] = set()
         """Offers that were sent over this link."""
-        self._directory_there: int | None = None
+        self._kit_directory_version: int | None = None
         """Version of the directory that the kit has; None until the kit reports it."""
-        self._log_rest = log_rest
-        self._rests_until = -inf
+        self._log_pause = log_pause
+        self._paused_until = -inf
         """Time on trio's clock until which the link does not read the workspace's log."""
-        self._hears_log = True
+        self._watches_log = True
         self._rebuilding = Rebuilding(store, device, keeping_times)
-        self._brings_to: list[int] = []
+        self._devices_in_range: list[int] = []
         """Devices in the kit's radio range, as reported over this link."""
         self._news = trio.Event()
-        """Event that is set at the next change. A new event then replaces it."""
-        self._empty: trio.Event | None = None
-        """Event that is set when there may be mail other than positions. None if there may be such
-        mail already."""
-        self._empty_until = inf
+        """Event that `get_news` returns. It is set once, and the next call then makes a new
+        event."""
+        self._mail_event: trio.Event | None = None
+        """Event that is set when mail other than positions may have arrived. None if such mail may
+        wait already."""
+        self._no_mail_until = inf
         self._skips_mail = False
         """True if the next load reads only positions, because nothing but positions was
         announced."""
@@ -123,18 +124,20 @@ class IpMailbox:
 
     def get_news(self) -> trio.Event:
         self._skips_mail = not self._can_have_mail()
-        may_hear_log = not self._hears_log and not self._is_resting()
-        if self._news.is_set() or may_hear_log or not self._skips_mail:
+        may_watch_log = not self._watches_log and not self._is_paused()
+        if self._news.is_set() or may_watch_log or not self._skips_mail:
             self._news = trio.Event()
-            self._listen(self._news)
+            self._subscribe(self._news)
             self._positions.wake(self._news)
         return self._news
 
-    def _listen(self, event: trio.Event) -> None:
-        """Set the event when there may be mail other than positions."""
-        topics = [get_mail_topic(device) for device in (self.device.id, *self._brings_to)]
-        self._hears_log = not self._is_resting()
-        if self._hears_log:
+    def _subscribe(self, event: trio.Event) -> None:
+        """Register `event` with the store, so that it is set when mail other than positions may
+        have arrived.
+        """
+        topics = [get_mail_topic(device) for device in (self.device.id, *self._devices_in_range)]
+        self._watches_log = not self._is_paused()
+        if self._watches_log:
             topics.append(workspace_log.get_topic(self.device.workspace))
         self._store.wake(event, topics)
 
@@ -142,38 +145,40 @@ class IpMailbox:
         return self._compute_recheck_time() - trio.current_time()
 
     def _compute_recheck_time(self) -> float:
-        for_others = trio.current_time() + RECHECK_AFTER_S if self._brings_to else inf
-        return for_others if self._hears_log else min(for_others, self._rests_until)
+        for_others = trio.current_time() + RECHECK_AFTER_S if self._devices_in_range else inf
+        return for_others if self._watches_log else min(for_others, self._paused_until)
 
-    def _is_resting(self) -> bool:
-        return trio.current_time() < self._rests_until
+    def _is_paused(self) -> bool:
+        return trio.current_time() < self._paused_until
 
     async def load(self, capacity: int) -> OutgoingMessage | None:
         skips_mail, self._skips_mail = self._skips_mail, False
         if not skips_mail:
-            news, self._empty = trio.Event(), None
-            self._listen(news)
+            news, self._mail_event = trio.Event(), None
+            self._subscribe(news)
             load, is_all = await self._load_mail(capacity)
             if load.entries:
                 number = self._make_number()
                 self._loads[number] = load
                 if is_all:
-                    self._note_empty(news)
+                    self._record_no_mail(news)
                 return OutgoingMessage(number, load.encode())
-            self._note_empty(news)
+            self._record_no_mail(news)
         bodies = await self._positions.load(capacity)
         if not bodies:
             return None
         self._positions.number = self._make_number()
         return OutgoingMessage(self._positions.number, bodies)
 
-    def _note_empty(self, news: trio.Event) -> None:
-        self._empty = news
-        self._empty_until = self._compute_recheck_time()
+    def _record_no_mail(self, news: trio.Event) -> None:
+        self._mail_event = news
+        self._no_mail_until = self._compute_recheck_time()
 
     def _can_have_mail(self) -> bool:
         return (
-            self._empty is None or self._empty.is_set() or trio.current_time() >= self._empty_until
+            self._mail_event is None
+            or self._mail_event.is_set()
+            or trio.current_time() >= self._no_mail_until
         )
 
     def _make_number(self) -> int:
@@ -182,29 +187,29 @@ class IpMailbox:
 
     async def _load_mail(self, capacity: int) -> tuple[Load, bool]:
         """Return the next load, and True if no more mail waits."""
-        may_catch_up = not self._is_resting()
+        may_catch_up = not self._is_paused()
         mail = await self._read_mail()
-        # Read the log first, because urgent items must be sent first. But send an SOS that waits
-        # already at once.
+        # Create rows for all items of the log before sending, because urgent items must be sent
+        # first. Stop early if an SOS waits already.
         while may_catch_up and mail.is_behind:
             may_catch_up = await self._create_rows()
             mail = await self._read_mail()
             if mail.has_sos:
                 break
         load, is_all = mail.pack(capacity, self._loads.values())
-        if self._brings_to:
+        if self._devices_in_range:
             is_all = False
             await self._store.read(lambda db: self._add_parcels(db, load, capacity))
         return load, is_all and not (may_catch_up and mail.is_behind)
 
     async def _read_mail(self) -> Mail:
         loads = self._loads.values()
-        sent_numbers = NumbersUnderWay(
+        sent_numbers = UnconfirmedCounts(
             sum(len(load.items) for load in loads),
             sum(len(load.receipts) for load in loads),
             sum(len(load.commands) for load in loads),
         )
-        mail_request = MailAsked(self.device, self._clock(), sent_numbers)
+        mail_request = MailRequest(self.device, self._clock(), sent_numbers)
         return await self._store.read_together(read_mail, mail_request)
 
     async def _create_rows(self) -> bool:
@@ -218,7 +223,7 @@ class IpMailbox:
             )
         except StoreFull:
             has_more = False  # Items that have rows are still sent, SOS first.
-        self._rests_until = -inf if has_more else started_at + self._log_rest
+        self._paused_until = -inf if has_more else started_at + self._log_pause
         return has_more
 
     def _add_parcels(self, db: Db, load: Load, capacity: int) -> None:
@@ -266,10 +271,10 @@ class IpMailbox:
                 if offer not in self._sent_offers:
                     self._sent_offers.add(offer)
                     return offer.encode()
-            if self._directory_there is not None:
+            if self._kit_directory_version is not None:
                 directory = await self._store.read(self._make_new_directory)
                 if directory is not None:
-                    self._directory_there = directory.version
+                    self._kit_directory_version = directory.version
                     return directory.encode()
             question = await self._rebuilding.choose_question()
             if question is not None:
@@ -285,7 +290,7 @@ class IpMailbox:
         if isinstance(report, StationsInRange):
             await self._store.commit(lambda db: self._note_earshot(db, report))
         elif isinstance(report, HasDirectory):
-            self._directory_there = report.version
+            self._kit_directory_version = report.version
             # Wake the task that waits for notes to the kit.
             await self._store.commit(lambda db: db.announce(kit_report.get_topic(self.device.id)))
         elif isinstance(report, KitCondition):
@@ -300,8 +305,8 @@ class IpMailbox:
                 log.warning("%s", text)
 
     def _note_earshot(self, db: Db, report: StationsInRange) -> None:
-        self._brings_to = stations_in_range.store_neighbours(db, self.device.id, report.hops)
-        if self._brings_to and not stations_in_range.can_relay(db, self.device.id):
+        self._devices_in_range = stations_in_range.store_neighbours(db, self.device.id, report.hops)
+        if self._devices_in_range and not stations_in_range.can_relay(db, self.device.id):
             log.warning(
                 "%s offers to relay items to its neighbours, but may not: allow it with"
                 " `fieldagent hub device relay %d`",
@@ -312,7 +317,7 @@ class IpMailbox:
     def _make_new_directory(self, db: Db) -> Directory | None:
         """Return the workspace's directory, or None if the kit has the current version."""
         workspace = self.device.workspace
-        if people.read_version(db, workspace) == self._directory_there:
+        if people.read_version(db, workspace) == self._kit_directory_version:
             return None
         return people.make_directory(db, workspace, self.device.member)
 

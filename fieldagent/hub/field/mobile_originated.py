@@ -321,198 +321,199 @@ class MobileOriginatedReceiver:
         dead_letters.delete_letter(db, letter.id)
         return True
 
-    def _process_message(self, db: Db, envelope: Envelope, brought: KitMessage) -> KitMessage:
-        if envelope.origin not in (0, brought.device.id):
-            neighbour = find_neighbour(db, brought.device, envelope.origin)
+    def _process_message(self, db: Db, envelope: Envelope, message: KitMessage) -> KitMessage:
+        if envelope.origin not in (0, message.device.id):
+            neighbour = find_neighbour(db, message.device, envelope.origin)
             if neighbour is None:
-                brought.troubles.append(
+                message.troubles.append(
                     f"items from {envelope.origin}, which is not a device of this workspace"
                 )
-                return brought
-            brought.relaying, brought.device = brought.device, neighbour
-            brought.doubt_reason = find_doubt(
-                db, brought.relaying, neighbour, brought.is_authenticated
+                return message
+            message.relaying, message.device = message.device, neighbour
+            message.doubt_reason = find_doubt(
+                db, message.relaying, neighbour, message.is_authenticated
             )
-            contact.record_contact(db, brought.relaying.id, brought.bearer, brought.now)
-        brought.revoked, doubt_reason = revocation.find_revocation_doubt(
-            db, brought.relaying, brought.device
+            contact.record_contact(db, message.relaying.id, message.bearer, message.now)
+        message.revoked, doubt_reason = revocation.find_revocation_doubt(
+            db, message.relaying, message.device
         )
-        brought.doubt_reason = doubt_reason or brought.doubt_reason
-        if not brought.doubt_reason:
-            bearer = brought.bearer if brought.relaying is None else Bearer.RADIO
-            contact.record_contact(db, brought.device.id, bearer, brought.now)
-        brought.unauthenticated = {
+        message.doubt_reason = doubt_reason or message.doubt_reason
+        if not message.doubt_reason:
+            bearer = message.bearer if message.relaying is None else Bearer.RADIO
+            contact.record_contact(db, message.device.id, bearer, message.now)
+        message.unauthenticated = {
             entry.sequence
             for entry in envelope.entries
             if isinstance(entry.content, UnauthenticatedMark)
         }
         for entry in envelope.entries:
             if not isinstance(entry.content, UnauthenticatedMark):
-                self._process_entry(db, entry, brought)
+                self._process_entry(db, entry, message)
         if (
-            brought.bearer is Bearer.SATELLITE
-            and brought.relaying is None
-            and brought.revoked is None
+            message.bearer is Bearer.SATELLITE
+            and message.relaying is None
+            and message.revoked is None
         ):
             again = mt_copies.record_confirmations(
-                db, brought.device.id, brought.confirmed, brought.now
+                db, message.device.id, message.confirmed, message.now
             )
             if again:
                 log.warning(
                     "%s has not confirmed %s: sent again",
-                    brought.device.name,
+                    message.device.name,
                     format_count(again, "message"),
                 )
-        return brought
+        return message
 
-    def _process_entry(self, db: Db, entry: Entry, brought: KitMessage) -> None:
-        if unusable := _find_objection(entry, brought):
-            brought.troubles.append(unusable)
+    def _process_entry(self, db: Db, entry: Entry, message: KitMessage) -> None:
+        if unusable := _find_objection(entry, message):
+            message.troubles.append(unusable)
             return
         content = entry.content
         if isinstance(content, _OF_THE_AIR):
-            brought.troubles.append("a note of the radio, which is not valid for the hub")
+            message.troubles.append("a note of the radio, which is not valid for the hub")
             return
         # An entry of another kind goes to people. This includes entries of kinds that future
         # versions add.
         match content:
             case IncidentUpdate(state=IncidentState.OPEN):
-                raise_named_incident(db, content, brought)
+                raise_named_incident(db, content, message)
             case Parcel():
-                self._process_parcel(db, content, brought)
+                self._process_parcel(db, content, message)
             case JournalNumber():
-                store_journal_number(db, entry, content, brought)
+                store_journal_number(db, entry, content, message)
             case Receipt():
-                record_receipt(db, entry, content, brought)
+                record_receipt(db, entry, content, message)
             case Report():
-                resend_fragments(db, entry, content, brought)
+                resend_fragments(db, entry, content, message)
             case Unreadable():
-                resend_unreadable(db, entry, content, brought)
+                resend_unreadable(db, entry, content, message)
             case CheckIn():
-                record_check_in(db, entry, content, brought)
+                record_check_in(db, entry, content, message)
             case CommandAnswer():
-                record_answer(db, entry, content, brought)
+                record_answer(db, entry, content, message)
             case Fragment():
-                self._process_fragment(db, entry, content, brought)
+                self._process_fragment(db, entry, content, message)
             case Introduction():
-                brought.troubles.append("an introduction, which the hub does not need")
+                message.troubles.append("an introduction, which the hub does not need")
             case _:
-                self._add_item(db, entry, content, brought)
+                self._add_item(db, entry, content, message)
 
-    def _add_item(self, db: Db, entry: Entry, content: Item, brought: KitMessage) -> None:
+    def _add_item(self, db: Db, entry: Entry, content: Item, message: KitMessage) -> None:
         """Add an item for people. Ignore the item if it arrived before."""
-        device = brought.device
+        device = message.device
         # A doubtful entry is not new if the kit itself has sent the same entry.
-        if (brought.doubt_reason and is_stored(db, entry, brought)) or not mark_arrived(
-            db, entry, brought
+        if (message.doubt_reason and is_stored(db, entry, message)) or not mark_arrived(
+            db, entry, message
         ):
-            brought.duplicates += 1
-            if entry.sos and not brought.doubt_reason:
-                _record_carrier(db, entry, brought)
-                _repeat_result(db, device.id, entry, brought.now)
-                answer_again(db, device.id, entry.sequence, compute_item_digest(entry), brought.now)
+            message.duplicates += 1
+            if entry.sos and not message.doubt_reason:
+                _record_carrier(db, entry, message)
+                _repeat_result(db, device.id, entry, message.now)
+                answer_again(db, device.id, entry.sequence, compute_item_digest(entry), message.now)
             return
-        brought.items += 1
-        if not brought.doubt_reason:
-            check_in.record_item(db, device.id, brought.now)
-            if trackers.store_kit_report(db, device.workspace, entry, brought.now):
+        message.items += 1
+        if not message.doubt_reason:
+            check_in.record_item(db, device.id, message.now)
+            if trackers.store_kit_report(db, device.workspace, entry, message.now):
                 return
-        posting, recipient = resolve_names(db, self._make_posting(db, entry, content, brought))
-        item, _ = add_item(db, posting, now=brought.now, grace=self._grace)
+        posting, recipient = resolve_names(db, self._make_posting(db, entry, content, message))
+        item, _ = add_item(db, posting, now=message.now, grace=self._grace)
         nobody = recipient.reason
         if recipient.address:
-            nobody = send_to_address(db, item, recipient.address, brought.now)
+            nobody = send_to_address(db, item, recipient.address, message.now)
         if nobody:
-            record_stage(db, item, THE_HUB, Stage.NOBODY, nobody, brought.now)
+            record_stage(db, item, THE_HUB, Stage.NOBODY, nobody, message.now)
         # The position of a person with a separate radio is not the position of the kit.
-        if isinstance(content, Location) and not (brought.doubt_reason or posting.carried):
-            positions.store_location(db, device, content, entry.time, brought.now)
-        if entry.sos and not brought.doubt_reason and not _is_shown_by_ack(brought):
+        if isinstance(content, Location) and not (message.doubt_reason or posting.carried):
+            positions.store_location(db, device, content, entry.time, message.now)
+        if entry.sos and not message.doubt_reason and not _is_shown_by_ack(message):
             digest = compute_item_digest(entry)
-            owe_receipt(db, device.id, entry.sequence, digest, THE_HUB, brought.now, urgent=True)
-        if brought.relaying is not None:
+            owe_receipt(db, device.id, entry.sequence, digest, THE_HUB, message.now, urgent=True)
+        if message.relaying is not None:
             # The relaying kit has the item already, so it does not need a delivery.
-            confirm(db, item, brought.relaying.id, brought.bearer, brought.now)
-            if entry.sos and not brought.doubt_reason:
-                _record_carrier(db, entry, brought)
+            confirm(db, item, message.relaying.id, message.bearer, message.now)
+            if entry.sos and not message.doubt_reason:
+                _record_carrier(db, entry, message)
 
-    def _process_parcel(self, db: Db, parcel: Parcel, brought: KitMessage) -> None:
+    def _process_parcel(self, db: Db, parcel: Parcel, message: KitMessage) -> None:
         """Process a parcel: an authenticated message that a kit sends over a neighbour's link. The
         hub treats the message as if the kit had sent it over its own link.
         """
-        device = brought.device
+        device = message.device
         if parcel.station:
-            brought.troubles.append(f"a parcel for {parcel.station}, which only a hub may send")
+            message.troubles.append(f"a parcel for {parcel.station}, which only a hub may send")
             return
         try:
             envelope = unwrap(parcel.body, read_secrets(db, device.id), UP)
         except RemoteProtocolError as error:
-            brought.troubles.append(f"a parcel of {device.name}: {error}")
+            message.troubles.append(f"a parcel of {device.name}: {error}")
             return
-        by_radio = brought.bearer if brought.relaying is None else Bearer.RADIO
-        kit_message = KitMessage(device, by_radio, brought.now)
+        by_radio = message.bearer if message.relaying is None else Bearer.RADIO
+        parcel_message = KitMessage(device, by_radio, message.now)
         # If the parcel arrived before, it does not show that the kit is in range now: a carrier may
         # deliver it again later.
-        if mark_arrived(db, Entry(0, parcel), kit_message):
-            check_in.record_item(db, device.id, brought.now)
+        if mark_arrived(db, Entry(0, parcel), parcel_message):
+            check_in.record_item(db, device.id, message.now)
         for entry in envelope.entries:
             if isinstance(entry.content, Receipt):
-                record_receipt(db, entry, entry.content, kit_message)
+                record_receipt(db, entry, entry.content, parcel_message)
             elif isinstance(entry.content, CommandAnswer):
-                store_command_answer(db, entry.content, kit_message, by_radio.value)
+                store_command_answer(db, entry.content, parcel_message, by_radio.value)
             else:
-                kit_message.troubles.append("an item that is not valid in a parcel")
-        brought.confirmed += kit_message.confirmed
-        brought.mismatches += kit_message.mismatches
-        brought.troubles += [*envelope.not_understood, *kit_message.troubles]
+                parcel_message.troubles.append("an item that is not valid in a parcel")
+        message.confirmed += parcel_message.confirmed
+        message.mismatches += parcel_message.mismatches
+        message.troubles += [*envelope.not_understood, *parcel_message.troubles]
 
-    def _make_posting(self, db: Db, entry: Entry, item: Item, brought: KitMessage) -> Posting:
-        device = brought.device
-        is_doubtful = bool(brought.doubt_reason) or entry.sequence in brought.unauthenticated
-        # The proof is valid whichever kit relays it, because no other kit can create it.
+    def _make_posting(self, db: Db, entry: Entry, item: Item, message: KitMessage) -> Posting:
+        device = message.device
+        is_doubtful = bool(message.doubt_reason) or entry.sequence in message.unauthenticated
+        # Accept an update with a valid proof from any relaying kit, because only the kit that
+        # raised the incident can create the proof.
         is_proved_update = isinstance(item, IncidentUpdate) and is_proved(
             item, derive_proof_keys(db, device.id)
         )
         return replace(
-            make_posting(device, entry, item, brought.now + self._time_to_live),
+            make_posting(device, entry, item, message.now + self._time_to_live),
             unauthenticated=is_doubtful and not is_proved_update,
-            revoked=brought.revoked,
-            estimate=_estimate_beside(item, brought),
+            revoked=message.revoked,
+            estimate=_estimate_beside(item, message),
         )
 
-    def _process_fragment(self, db: Db, entry: Entry, part: Fragment, brought: KitMessage) -> None:
-        if is_stored(db, entry, brought):
-            brought.duplicates += 1
+    def _process_fragment(self, db: Db, entry: Entry, part: Fragment, message: KitMessage) -> None:
+        if is_stored(db, entry, message):
+            message.duplicates += 1
             return
         sequence = entry.sequence
-        fragment_key = (brought.device.id, int(bool(brought.doubt_reason)), sequence)
-        stored_slices = fragments.store_fragment(db, fragment_key, part, brought.now)
+        fragment_key = (message.device.id, int(bool(message.doubt_reason)), sequence)
+        stored_slices = fragments.store_fragment(db, fragment_key, part, message.now)
         try:
             assembled = reassemble(sequence, part.count, stored_slices)
         except RemoteProtocolError as error:
-            brought.troubles.append(f"{part.count} fragments of {sequence}: {error}")
+            message.troubles.append(f"{part.count} fragments of {sequence}: {error}")
             fragments.delete_fragments(db, fragment_key, part.count, kept_position=part.index)
             return
         if assembled is None:
             return
         fragments.delete_fragments(db, fragment_key, part.count)
         for fragment in assembled.fragments:
-            mark_arrived(db, fragment, brought)
-        if brought.revoked is not None and not any(entry.sos for entry in assembled.entries):
+            mark_arrived(db, fragment, message)
+        if message.revoked is not None and not any(entry.sos for entry in assembled.entries):
             # Store the whole message, because the last fragment alone could not be processed later.
             self._store_dead_letter(
-                db, brought.device, assembled.envelope, Bearer.IP, brought.doubt_reason
+                db, message.device, assembled.envelope, Bearer.IP, message.doubt_reason
             )
-            brought.buried.append(brought.doubt_reason)
+            message.buried.append(message.doubt_reason)
             return
         for entry in assembled.entries:
-            self._process_entry(db, entry, brought)
-        if assembled.not_understood and not brought.doubt_reason:
+            self._process_entry(db, entry, message)
+        if assembled.not_understood and not message.doubt_reason:
             reason = "; ".join(assembled.not_understood)
             # Store the message as if it had arrived over IP: the fragments have authenticated the
             # sender, and the envelope itself has no tag.
-            self._store_dead_letter(db, brought.device, assembled.envelope, Bearer.IP, reason)
-            brought.buried.append(reason)
+            self._store_dead_letter(db, message.device, assembled.envelope, Bearer.IP, reason)
+            message.buried.append(reason)
 
 
 def _log_trouble(device: Device, items: int, duplicates: int, bearer: Bearer) -> None:
@@ -528,8 +529,8 @@ def _log_trouble(device: Device, items: int, duplicates: int, bearer: Bearer) ->
 
 
 def _explain(error: RemoteProtocolError) -> tuple[str, str]:
-    """Return the problem with the key, or an empty text if the key is not the cause. Also return
-    the reason why the message is stored.
+    """Return two texts: the problem with the key (empty if the key is not the cause), and the
+    reason why the message becomes a dead letter.
     """
     if not isinstance(error, Unauthenticated):
         return "", f"it cannot be read: {error}"
@@ -551,12 +552,12 @@ def _store_key_trouble(db: Db, device: Device, trouble: str) -> None:
         log.error("%s: %s", device.name, trouble)
 
 
-def _estimate_beside(item: Item, brought: KitMessage) -> Estimate | None:
+def _estimate_beside(item: Item, message: KitMessage) -> Estimate | None:
     """Return the sender's position according to the operator. Return None if the item has a
     position or the sender did not use its own modem.
     """
     has_position = isinstance(item, Location | Waypoint)
-    return None if has_position or brought.relaying is not None else brought.estimate
+    return None if has_position or message.relaying is not None else message.estimate
 
 
 def resolve_names(db: Db, posting: Posting) -> tuple[Posting, people.Recipient]:
@@ -583,40 +584,40 @@ def resolve_names(db: Db, posting: Posting) -> tuple[Posting, people.Recipient]:
     return addressed, recipient
 
 
-def _find_objection(entry: Entry, brought: KitMessage) -> str:
+def _find_objection(entry: Entry, message: KitMessage) -> str:
     """Return the reason why the hub does not accept the entry as the kit's own, or an empty string.
     The hub accepts an SOS despite any doubt. An entry with its own proof is checked later.
     """
     content = entry.content
-    if brought.revoked is not None and not (entry.sos or isinstance(content, Fragment)):
-        return brought.doubt_reason
-    if brought.relaying is not None and isinstance(content, Report | Receipt | Unreadable):
+    if message.revoked is not None and not (entry.sos or isinstance(content, Fragment)):
+        return message.doubt_reason
+    if message.relaying is not None and isinstance(content, Report | Receipt | Unreadable):
         return "a confirmation in the name of another device"
     if isinstance(content, Parcel) or not isinstance(content, Item) or _is_about_sos(entry):
         return ""
-    return brought.doubt_reason
+    return message.doubt_reason
 
 
 def _is_about_sos(entry: Entry) -> bool:
     return entry.sos or isinstance(entry.content, IncidentUpdate)
 
 
-def _is_shown_by_ack(brought: KitMessage) -> bool:
+def _is_shown_by_ack(message: KitMessage) -> bool:
     """Return True if an acknowledgement of the channel shows the kit that the hub has the item.
     This is so for the kit's own IP link and for SMS.
     """
-    return brought.bearer is not Bearer.SATELLITE and brought.relaying is None
+    return message.bearer is not Bearer.SATELLITE and message.relaying is None
 
 
-def _record_carrier(db: Db, entry: Entry, brought: KitMessage) -> None:
-    """Record the relaying kit as a carrier of the incident, so that it also gets the updates of the
-    incident.
+def _record_carrier(db: Db, entry: Entry, message: KitMessage) -> None:
+    """Record the kit that relayed an SOS as a carrier of the incident, so that it also gets the
+    updates of the incident.
     """
-    if brought.relaying is None:
+    if message.relaying is None:
         return
-    incident = sos.find_by_kit(db, brought.device.id, entry.sequence - entry.items_back)
+    incident = sos.find_by_kit(db, message.device.id, entry.sequence - entry.items_back)
     if incident is not None:
-        record_carrier(db, incident, brought.relaying.id, brought.now)
+        record_carrier(db, incident, message.relaying.id, message.now)
 
 
 def _repeat_result(db: Db, device: int, entry: Entry, now: float) -> None:

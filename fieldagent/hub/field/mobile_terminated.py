@@ -45,13 +45,13 @@ from fieldagent.wire.fragments import ASK_AFTER_S, ASK_UNTIL_S, SILENCE_GROWTH_F
 from fieldagent.wire.tag import TAG_BYTES
 
 PICTURE_PARTS = 8
-"""Largest number of messages for a picture. A thumbnail is not worth more messages."""
+"""Largest number of satellite messages for a picture, such as a thumbnail."""
 
 
 NO_CREDITS = "no credits left today"
 
 
-def compute_most_parts(item: object) -> float:
+def compute_max_parts(item: object) -> float:
     """Return the largest number of messages for an item, or infinity if there is no limit."""
     is_picture = isinstance(item, Data) and find_picture_type(item.payload) is not None
     return PICTURE_PARTS if is_picture else inf
@@ -69,7 +69,9 @@ def wait_for_link(db: Db, item: int, device: int, wait_reason: str) -> None:
 
 
 def pack_due_messages(db: Db, now: float) -> int:
-    """Pack everything that may go over satellite now. Return the number of messages."""
+    """Pack all items and commands that may go over satellite now, and store the messages. Return
+    the number of messages.
+    """
     return sum(
         _pack_commands(db, account, now) + _pack_for(db, account, now)
         for account in list_due(db, now, lock=True)
@@ -187,8 +189,8 @@ def _compute_space(db: Db, account: Account, now: float, *, urgent: bool) -> Env
 
 
 def _compute_capacity(account: Account, allowed: int | None) -> int:
-    """Return the bytes of a message without its tag. If `allowed` is not None, the message costs at
-    most `allowed` credits.
+    """Return the largest size in bytes of a message without its tag. If `allowed` is not None, the
+    message costs at most `allowed` credits.
     """
     bytes_max = account.mt_bytes
     paid_bytes = bytes_max if allowed is None else min(bytes_max, allowed * CREDIT_BYTES)
@@ -201,7 +203,7 @@ def _pack_fragments(db: Db, account: Account, large: WaitingItem, now: float) ->
     allowed = compute_allowance(db, account, now, urgent=is_urgent)
     try:
         bodies = _make_fragments(large, account.key, account.mt_bytes)
-        if len(bodies) > compute_most_parts(large.entry.content):
+        if len(bodies) > compute_max_parts(large.entry.content):
             raise LocalProtocolError(
                 f"a picture may take {PICTURE_PARTS} messages, not {len(bodies)}"
             )
@@ -222,8 +224,8 @@ def _pack_fragments(db: Db, account: Account, large: WaitingItem, now: float) ->
 
 
 def list_sizes(item: WaitingItem, names: Sequence[Entry], account: Account) -> list[int]:
-    """Return the bytes of each message that the item needs if nothing else is sent. `names` are the
-    entries that introduce its sender.
+    """Return the size in bytes of each message that the item needs, without other items. `names`
+    are the entries that introduce its sender.
     """
     key = account.key
     together = encode([*names, *item.entries], origin=item.sender, key=key, is_packed=True)
@@ -279,7 +281,7 @@ def _encode_fragment(large: WaitingItem, fragment: Fragment, key: bytes | None) 
 
 
 def send_fragments_again(db: Db, device: int, sequence: int, report: Report, now: float) -> bool:
-    """Send the fragments that the device is missing again, as far as today's credits last. Do not
+    """Send the fragments that the device is missing again, until today's credits are spent. Do not
     send fragments that still wait. Return False if the report is about another item that had this
     number.
     """

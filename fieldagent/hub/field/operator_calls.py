@@ -89,11 +89,11 @@ async def run(
 
 
 class _OpenCalls:
-    """Numbers of the calls that are under way and that have ended."""
+    """Counters of the operator calls in progress and of the ended calls."""
 
     def __init__(self) -> None:
         self.calls: Counter[str] = Counter()
-        """Number of calls under way, by operator."""
+        """Number of calls in progress, by operator."""
         self.ended = 0
         """Number of calls that have ended."""
         self._rest = trio.CancelScope()
@@ -126,8 +126,8 @@ class _DueWork(NamedTuple):
     calls: bool
     rings: bool
     soonest: float
-    """Unix time when something becomes due even if no message arrives. The other fields contain
-    what is due now."""
+    """Unix time when the next message or ring alert becomes due if no new one is stored. The other
+    fields contain the work that is due now."""
 
 
 def _find_due_work(db: Db, *, clock: Callable[[], float], busy: Mapping[str, int]) -> _DueWork:

@@ -61,7 +61,7 @@ class OperatorCall:
 
 
 Busy = Mapping[str, int]
-"""Number of calls under way, by operator."""
+"""Number of calls in progress, by operator."""
 
 
 def is_due(db: Db, now: float, busy: Busy = {}) -> bool:  # noqa: B006
@@ -93,8 +93,8 @@ def compute_next_due(db: Db, busy: Busy = {}) -> float:  # noqa: B006
 
 
 def _make_full_condition(busy: Busy) -> tuple[str, list[str]]:
-    """Return an SQL condition with its parameters that excludes operators with `CALLS` calls under
-    way.
+    """Return an SQL condition with its parameters that excludes operators with `CALLS` calls in
+    progress.
     """
     full = sorted(operator for operator, calls in busy.items() if calls >= CALLS)
     return (f" AND device.operator NOT IN ({make_marks(full)})" if full else ""), full
@@ -163,7 +163,8 @@ def _list_due(
         now,
         operator,
         now,
-        Scope.MESSAGE.value,  # A message whose own content makes it fail does not block others.
+        # The operator refuses only this message, which must not block the others.
+        Scope.MESSAGE.value,
         now,
         limit,
     )

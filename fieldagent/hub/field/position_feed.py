@@ -75,16 +75,16 @@ class PositionFeed:
     store: Store
     workspace: int
     clock: Callable[[], float]
-    least_rest: float
+    pause_min_s: float
     waiting: WeakSet[trio.Event] = field(default_factory=WeakSet)
-    """Events to set when later positions have arrived."""
-    upto: int = 0
+    """Events of the links that wait for later positions."""
+    last_place: int = 0
     """Last place that was read."""
-    life: int = 0
+    generation: int = 0
     """Counter that increases when the workspace's people change, or when the database returns to an
     earlier state."""
-    at_once: frozenset[int] = frozenset()
-    """Devices that get a delivery row of each position at once."""
+    row_devices: frozenset[int] = frozenset()
+    """Devices for which the hub creates a delivery row of each position immediately."""
     links: int = 0
     unused: trio.Event = field(default_factory=trio.Event)
     """Set when the last link has ended."""
@@ -116,19 +116,19 @@ class PositionFeed:
 
     async def _read(self) -> None:
         now, heard = trio.current_time(), self.store.get_event(newest.get_topic(self.workspace))
-        workspace, upto = self.workspace, self.upto
+        workspace, last_place = self.workspace, self.last_place
         self._not_before = now + RETRY_S  # Time of the next read if this one fails.
-        found_positions = await self.store.read(lambda db: _read(db, workspace, upto))
+        found_positions = await self.store.read(lambda db: _read(db, workspace, last_place))
         if found_positions.directory != self._directory:
-            self._directory, self.life = found_positions.directory, self.life + 1
-        if found_positions.end < upto:
+            self._directory, self.generation = found_positions.directory, self.generation + 1
+        if found_positions.end < last_place:
             # The database was restored to an earlier state: read everything again.
             self._positions.clear()
-            self.upto, self.life, self._not_before = 0, self.life + 1, now
+            self.last_place, self.generation, self._not_before = 0, self.generation + 1, now
             return
         self._news_event = heard
-        self._not_before = now + max(self.least_rest, self.links / MESSAGES_PER_S)
-        self.at_once = found_positions.at_once
+        self._not_before = now + max(self.pause_min_s, self.links / MESSAGES_PER_S)
+        self.row_devices = found_positions.row_devices
         for digest, entry in found_positions.names:
             name = self.names.get(entry.sequence)
             if name is None or name.digest != digest:
@@ -137,9 +137,11 @@ class PositionFeed:
         for each in found_positions.positions:
             if each.sender in self.names:  # Skip senders that were deleted meanwhile.
                 track = newest.PositionSender(each.device, each.sender)
-                self._positions.pop(track, None)  # The newer position goes to the end.
+                self._positions.pop(
+                    track, None
+                )  # Move the sender to the end, because the order is that of places.
                 self._positions[track] = _make_position(each)
-        self.upto = found_positions.end
+        self.last_place = found_positions.end
         if found_positions.positions:
             for event in self.waiting:
                 event.set()
@@ -186,19 +188,19 @@ class PositionFeed:
 class _FeedUpdate(NamedTuple):
     end: int
     directory: int
-    at_once: frozenset[int]
+    row_devices: frozenset[int]
     positions: list[StoredPosition]
     names: list[tuple[bytes, Entry]]
 
 
-def _read(db: Db, workspace: int, upto: int) -> _FeedUpdate:
+def _read(db: Db, workspace: int, last_place: int) -> _FeedUpdate:
     # Read the last place first. A position that is stored between the two reads is then read again.
     sql = "SELECT tracked, directory FROM workspace WHERE id = ?"
     end, directory = (db.execute(sql, workspace) or [(0, 0)])[0]
-    positions = [each for each in newest.list_after(db, workspace, upto) if each.place <= end]
+    positions = [each for each in newest.list_after(db, workspace, last_place) if each.place <= end]
     names = introduce_members(db, {each.sender for each in positions}, workspace)
-    at_once = frozenset(workspace_log.list_direct(db, [workspace], positions=True))
-    return _FeedUpdate(end, directory, at_once, positions, names)
+    row_devices = frozenset(workspace_log.list_direct(db, [workspace], positions=True))
+    return _FeedUpdate(end, directory, row_devices, positions, names)
 
 
 def _make_position(row: StoredPosition) -> Position:
@@ -213,18 +215,18 @@ class PositionFeeds:
     """Feeds of the workspaces that have links to this process."""
 
     def __init__(
-        self, store: Store, *, clock: Callable[[], float], least_rest: float = SEND_INTERVAL_MIN_S
+        self, store: Store, *, clock: Callable[[], float], pause_min_s: float = SEND_INTERVAL_MIN_S
     ) -> None:
         self._store = store
         self._clock = clock
-        self._least_rest = least_rest
+        self._pause_min_s = pause_min_s
         self._feeds: dict[int, PositionFeed] = {}
         self._nursery: trio.Nursery | None = None
 
     def get_feed(self, workspace: int) -> PositionFeed:
         """Return the feed of a workspace. The first call for a workspace creates its feed."""
         if workspace not in self._feeds:
-            feed = PositionFeed(self._store, workspace, self._clock, self._least_rest)
+            feed = PositionFeed(self._store, workspace, self._clock, self._pause_min_s)
             self._feeds[workspace] = feed
         return self._feeds[workspace]
 

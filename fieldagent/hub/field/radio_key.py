@@ -47,7 +47,7 @@ class RadioKeyChange(NamedTuple):
     step: int
     began: float
     stepped: float
-    """Unix time when the hub began to ask all kits for this step."""
+    """Unix time when the hub began the current step."""
     ended: float | None
     """Unix time when the last kit confirmed that it uses only this key."""
     bearer: str
@@ -96,7 +96,7 @@ IS_ASKED = (
     "device.disabled IS NULL AND (device.air_key IS NOT NULL OR device.link_token IS NOT NULL)"
     " AND NOT EXISTS (SELECT 1 FROM tracker WHERE tracker.device = device.id)"
 )
-"""SQL condition on a device: a kit in use that shares a secret with the hub."""
+"""SQL condition on a device: an enabled kit that shares a secret with the hub."""
 
 
 def list_kits(db: Db, workspace: int, now: float) -> list[KeyKit]:
@@ -318,7 +318,7 @@ def _compute_due_time(db: Db, workspace: int) -> float:
     kits = list_kits(db, workspace, 0.0)
     awaited = [each.step for each in kits if not each.left_out]
     if change.ended is None and min(awaited, default=LAST) >= change.step:
-        return 0.0  # All kits that are still enabled have taken the step.
+        return 0.0  # All kits that are still enabled have confirmed the step: continue immediately.
     due_times = [each.compute_due_time(change.step) for each in kits if each.step < change.step]
     return min(due_times, default=inf)
 
@@ -366,7 +366,9 @@ def _describe_kit(kit: KeyKit, step: int) -> dict[str, Any]:
 
 
 def count_figures(db: Db) -> dict[str, float]:
-    """Return the metric: the number of kits of all workspaces that are behind."""
+    """Return the metric: the number of kits, in all workspaces, that have not confirmed the current
+    step.
+    """
     ((lacking,),) = db.execute(
         "SELECT count(*) FROM radio_key JOIN device ON device.workspace = radio_key.workspace"
         " LEFT JOIN radio_key_kit kit ON kit.device = device.id"

@@ -173,9 +173,9 @@ class Rebuilding:
             return rebuild.finish_rebuild(db, device.id, device.workspace, device.name, now)
         return ""
 
-    def _log_progress(self, words: str) -> None:
-        if words:
-            log.warning("%s", words)
+    def _log_progress(self, progress: str) -> None:
+        if progress:
+            log.warning("%s", progress)
 
     def _compare_summary(self, db: Db, summary: BackupSummary, now: float) -> bool:
         """Return True if this is the first summary that shows that the database was restored."""
@@ -205,7 +205,7 @@ def is_known(db: Db, device: int, summary: BackupSummary) -> bool:
     """Return True if the hub knows the last items that the kit sent and received, or may have
     deleted them.
     """
-    return _is_here(db, device, summary.last_sent) and _is_delivered(db, device, summary.last_got)
+    return _has_item(db, device, summary.last_sent) and _is_delivered(db, device, summary.last_got)
 
 
 def _is_buried(db: Db, device: int, hours: int, now: float) -> bool:
@@ -217,7 +217,7 @@ def _is_buried(db: Db, device: int, hours: int, now: float) -> bool:
     return bool(db.execute(sql, device, *around))
 
 
-def _is_here(db: Db, device: int, held_item: HeldItem) -> bool:
+def _has_item(db: Db, device: int, held_item: HeldItem) -> bool:
     rows = db.execute(
         f"SELECT digest FROM arrived WHERE device = ? AND {UNAUTHENTICATED_COLUMN} = 0 AND"
         " sequence = ?",
@@ -232,12 +232,14 @@ def _is_delivered(db: Db, device: int, got: HeldItem) -> bool:
     ((next_number,),) = db.execute("SELECT next_sequence FROM device WHERE id = ?", device)
     if got.number >= next_number:
         return False
-    digests = _list_given(db, device, [got.number])
+    digests = _list_digests(db, device, [got.number])
     return got.number not in digests or digests[got.number] == got.digest
 
 
-def _list_given(db: Db, device: int, numbers: Sequence[int]) -> dict[int, bytes]:
-    """Return the digests of items that a device received or will receive, by their numbers."""
+def _list_digests(db: Db, device: int, numbers: Sequence[int]) -> dict[int, bytes]:
+    """Return the digests of the items with deliveries to a device, by their numbers for the
+    device.
+    """
     membership, these = make_membership(db, numbers)
     rows = db.execute(
         "SELECT delivery.sequence, body FROM delivery JOIN item ON item.id = delivery.item"
@@ -258,7 +260,7 @@ def find_missing(db: Db, device: Device, inventory: Inventory, since: float) -> 
     if not rows:
         return []
     if inventory.direction is Direction.GOT:
-        digests = _list_given(db, device.id, [row.number for row in rows])
+        digests = _list_digests(db, device.id, [row.number for row in rows])
         # Items of deleted accounts stay deleted.
         member_flags = {row.origin: is_member(db, device.workspace, row.origin) for row in rows}
         return [r for r in rows if member_flags[r.origin] and digests.get(r.number) != r.digest]
@@ -267,7 +269,7 @@ def find_missing(db: Db, device: Device, inventory: Inventory, since: float) -> 
         db, {each.id for each in device_by_origin.values() if each is not None} or {0}
     )
     numbered, numbers = make_membership(db, [row.number for row in rows])
-    items_here = {
+    known_items = {
         (origin, number, bytes(digest)[:DIGEST_BYTES])
         for origin, doubtful, number, digest in db.execute(
             f"SELECT device, {UNAUTHENTICATED_COLUMN}, sequence, digest FROM arrived WHERE device"
@@ -275,14 +277,14 @@ def find_missing(db: Db, device: Device, inventory: Inventory, since: float) -> 
             f" AND {UNAUTHENTICATED_COLUMN} IN (0, 1) AND sequence {numbered}",
             *(*devices, *numbers),
         )
-        # The kit now proves its own items, which another kit had relayed.
+        # The kit now authenticates its own items, which the hub has only as copies from other kits.
         if not (doubtful and origin == device.id)
     }
     return [
         row
         for row in rows
         if (origin := device_by_origin[row.origin]) is not None
-        and (origin.id, row.number, row.digest) not in items_here
+        and (origin.id, row.number, row.digest) not in known_items
     ]
 
 
@@ -341,8 +343,8 @@ def _add_sent_copy(
     """Store an item that the kit had sent. `is_marked` is true for an SOS of an unauthenticated
     handheld.
     """
-    brings = author.id != link.device.id
-    doubt = find_doubt(db, link.device, author, True) if brings else ""
+    is_copy = author.id != link.device.id
+    doubt = find_doubt(db, link.device, author, True) if is_copy else ""
     content = entry.content
     assert isinstance(content, Item)
     if doubt and not (entry.sos or isinstance(content, IncidentUpdate)):
@@ -363,7 +365,7 @@ def _add_sent_copy(
     item = ledger.readd_item(db, posting, at=at, now=now, is_closed=is_closed)
     if isinstance(content, Location) and not doubt:
         contact.store_position(db, author.id, content, entry.time, now)
-    if brings:
+    if is_copy:
         ledger.confirm(db, item, link.device.id, Bearer.IP, now)
     return True
 

@@ -8,7 +8,7 @@ the other kits, the push waits for a link.
 from __future__ import annotations
 
 from fieldagent.hub.field.envelope_packing import WaitingItem
-from fieldagent.hub.field.mobile_terminated import compute_most_parts, list_sizes, wait_for_link
+from fieldagent.hub.field.mobile_terminated import compute_max_parts, list_sizes, wait_for_link
 from fieldagent.hub.records.account import ACCOUNT, Account, read_account
 from fieldagent.hub.records.lease import IS_LINKED
 from fieldagent.hub.records.ledger import Posting
@@ -37,8 +37,8 @@ class UnfitKit(NamedTuple):
 
 
 class SatelliteKits(NamedTuple):
-    """Addressed kits whose satellite modem cannot carry the push, and the number of the other
-    addressed kits.
+    """Addressed kits without a link whose satellite modem cannot carry the push, and the number of
+    the other addressed kits.
     """
 
     unfit: tuple[UnfitKit, ...] = ()
@@ -59,7 +59,7 @@ class SatelliteKits(NamedTuple):
         )
 
 
-def find_far_kits(db: Db, posting: Posting, now: float) -> SatelliteKits:
+def find_unfit_kits(db: Db, posting: Posting, now: float) -> SatelliteKits:
     """Return the addressed kits that cannot receive the push, and the number of those that can.
     `now` is Unix time.
     """
@@ -70,8 +70,10 @@ def find_far_kits(db: Db, posting: Posting, now: float) -> SatelliteKits:
     cannot, others = [], 0
     for linked, bearer, *row in rows:
         account = read_account(row)
-        far = not linked and bearer not in ("ip", "sms") and account.device.imei is not None
-        reason = _explain_too_large(posting.item, account) if far else ""
+        needs_satellite = (
+            not linked and bearer not in ("ip", "sms") and account.device.imei is not None
+        )
+        reason = _explain_too_large(posting.item, account) if needs_satellite else ""
         if reason:
             cannot.append(UnfitKit(account.device.id, account.device.name, reason))
         else:
@@ -97,14 +99,14 @@ def _make_device_condition(posting: Posting) -> tuple[str, list[int]]:
 
 
 def _explain_too_large(item: Data, account: Account) -> str:
-    """Return the reason why a kit without another channel than satellite cannot receive the item.
-    The text is empty if the kit can receive it.
+    """Return the reason why a kit cannot receive the item over satellite, its only channel. The
+    text is empty if the kit can.
     """
     try:
         parts = len(list_sizes(WaitingItem(0, 1, Entry(1, item)), [], account))
     except LocalProtocolError:
         parts = 0
-    if parts and parts <= compute_most_parts(item):
+    if parts and parts <= compute_max_parts(item):
         return ""
     if parts == 1:
         needs = sentence("1 message")

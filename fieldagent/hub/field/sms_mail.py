@@ -98,8 +98,8 @@ def find_device(db: Db, frame: SmsFrame) -> Device:
 def process_frame_facts(
     db: Db, device: Device, frame: SmsFrame, kind: str, phone_number: str, now: float
 ) -> None:
-    """Process everything in a frame except its envelope, which is on disk already. Ignore a revoked
-    device, because a revoked device gets no SMS.
+    """Process the number, tag and acknowledgement of a frame. The envelope in the frame is on disk
+    already. Ignore a revoked device, because it gets no SMS.
     """
     if revocation.find_revocation(db, device.id) is not None:
         return
@@ -198,7 +198,7 @@ def claim_message(db: Db, now: float, per_day: int) -> SmsToKit | None:
             )
         return None
     if load and not owed and copies >= COPIES:
-        # The content waits, together with all other content, until the hub hears the kit again.
+        # The content of the message, like all other content, waits until the kit sends an SMS.
         db.execute(
             "UPDATE kit_sms SET load = '', tag = '', text = '', copies = 0, at = ?"
             " WHERE device = ?",

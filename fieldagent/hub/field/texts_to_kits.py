@@ -19,13 +19,15 @@ REPLIES_MAX = 12
 each other."""
 
 
-def add_voice(db: Db, workspace: int, name: str, now: float) -> int:
-    """Add a member in whose name a kit sees a person's texts. The member cannot sign in."""
-    return directory.add_user(db, workspace, make_voice_name(name), type_="Integration", now=now)
+def add_text_author(db: Db, workspace: int, name: str, now: float) -> int:
+    """Add a member that kits show as the author of a person's texts. The member cannot sign in."""
+    return directory.add_user(db, workspace, make_author_name(name), type_="Integration", now=now)
 
 
-def make_voice_name(name: str) -> str:
-    """Return the name, shortened to the largest length of a member's name."""
+def make_author_name(name: str) -> str:
+    """Return the name for such a member: `name`, shortened to the largest length of a member's
+    name.
+    """
     return name[: directory.NAME_CHARACTERS_MAX]
 
 

@@ -1,9 +1,9 @@
 """Trackers: devices without a kit that report their own position. This module processes the
 reports.
 
-1. A report of an unknown tracker is counted, logged once, and otherwise ignored.
-2. The map shows a position at once. People, kits and webhooks get one position per `every` seconds.
-   Kits get it only over their links, because a tracker's position is not worth a credit.
+1. The hub counts a report of an unknown tracker, logs the first, and otherwise ignores it.
+2. The map shows each position immediately. People, kits and webhooks get one position per `every`
+   seconds. Kits get it only over their links, because a tracker's position is not worth a credit.
 3. An alarm in `ALARMS` raises one SOS. Until a person closes this SOS, later reports of the tracker
    are added to it. Any other alarm is sent as a message once, until it changes or ends. A report
    can contain several alarms, each of which is processed separately.
@@ -137,15 +137,17 @@ def find_tracker(db: Db, workspace: int, ident: str) -> Tracker | None:
     return Tracker(*rows[0]) if rows else None
 
 
-def _store_state(db: Db, tracker: Tracker, *, alarm: str, at: float, told_at: float) -> None:
-    """Store the state of a tracker after a report."""
+def _store_state(db: Db, tracker: Tracker, *, alarm: str, at: float, sent_at: float) -> None:
+    """Store the alarm and the time of a tracker's last report, and the time of the last position
+    that was sent to people.
+    """
     db.execute(
         "UPDATE tracker SET alarm = ?, at = ?, told = ? WHERE device = ?",
-        *(alarm, at, told_at, tracker.device),
+        *(alarm, at, sent_at, tracker.device),
     )
 
 
-def open_incident(db: Db, device: int) -> int | None:
+def find_open_incident(db: Db, device: int) -> int | None:
     """Return the id of the device's SOS that is not closed, or None."""
     rows = db.execute(
         "SELECT id FROM sos WHERE device = ? AND kind = ? AND state <> ? ORDER BY id DESC LIMIT 1",
@@ -194,8 +196,8 @@ def process_tracker_report(
     location = None if report.place is None else _make_location(report.place, at)
     contact.record_contact(db, tracker.device, bearer, now)
     _store_position(db, tracker, location, at, report.accuracy, now)
-    incident = open_incident(db, tracker.device)
-    told_at = tracker.told
+    incident = find_open_incident(db, tracker.device)
+    sent_at = tracker.told
     new_alarms = [each for each in alarms if each not in before]
     distress = {name for each in alarms for name in _find_distress_names(each)}
     distress -= {name for each in before for name in _find_distress_names(each)}
@@ -206,10 +208,10 @@ def process_tracker_report(
         _add_report(
             db, tracker, Message(f"{tracker.name}: {', '.join(new_alarms)}"), at, incident, now
         )
-    if location is not None and at >= told_at + tracker.every:
+    if location is not None and at >= sent_at + tracker.every:
         _add_report(db, tracker, location, at, incident, now)
-        told_at = at
-    _store_state(db, tracker, alarm=alarm, at=max(at, tracker.at), told_at=told_at)
+        sent_at = at
+    _store_state(db, tracker, alarm=alarm, at=max(at, tracker.at), sent_at=sent_at)
     return ItemResult.TAKEN
 
 
@@ -243,12 +245,12 @@ def _format_distress(
     )
 
 
-def _raise(db: Db, tracker: Tracker, words: str, at: float, now: float) -> int:
-    """Raise an SOS. The hub shows it at the desk, sends it to contacts and webhooks like any other
-    SOS, and sends it to kits that have a link.
+def _raise(db: Db, tracker: Tracker, text: str, at: float, now: float) -> int:
+    """Raise an SOS and return its id. The hub handles it like the SOS of a kit, but kits get its
+    text only over their links.
     """
     posting = Posting(
-        tracker.workspace, tracker.member, Message(words), int(at), SOS_PRIORITY, sos=True
+        tracker.workspace, tracker.member, Message(text), int(at), SOS_PRIORITY, sos=True
     )
     return ledger.raise_alarm(db, posting, tracker.device, now, "sos", free=FREE_REASON)
 

@@ -81,8 +81,8 @@ def explain_unfit(kit: Candidate) -> str:
 
 
 def list_candidates(db: Db, workspace: int, now: float) -> list[Candidate]:
-    """Return all kits. Linked kits come first. In each group, the kits that were heard most
-    recently come first.
+    """Return all kits of the workspace: first the linked kits, then the others. In each group, kits
+    that were heard recently come first.
     """
     rows = db.execute(
         "SELECT device.id, device.name, coalesce(contact.version, ''),"

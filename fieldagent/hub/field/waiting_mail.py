@@ -27,22 +27,24 @@ RECEIPTS = 32
 """Largest number of receipts in one envelope. The same limit applies to commands."""
 
 
-class NumbersUnderWay(NamedTuple):
-    """Numbers of items, receipts and commands that were sent and are not confirmed yet."""
+class UnconfirmedCounts(NamedTuple):
+    """Counts of items, receipts and commands that were sent over a link and are not confirmed
+    yet.
+    """
 
     items: int
     receipts: int
     commands: int
 
 
-class MailAsked(NamedTuple):
+class MailRequest(NamedTuple):
     device: Device
     now: float
-    under_way: NumbersUnderWay
+    unconfirmed: UnconfirmedCounts
 
 
 class Mail(NamedTuple):
-    """Mail that waits for one device, including mail that is on its way."""
+    """Mail that waits for one device, including sent mail that is not confirmed yet."""
 
     items: list[WaitingItem]
     receipts: list[WaitingReceipt]
@@ -59,28 +61,28 @@ class Mail(NamedTuple):
         """Return True if an SOS is among the waiting items."""
         return any(each.entry.sos for each in self.items)
 
-    def pack(self, capacity: int, under_way: Iterable[Load]) -> tuple[Load, bool]:
-        """Return the next envelope, with entries that are not under way. Also return True if
-        nothing else waits.
+    def pack(self, capacity: int, unconfirmed: Iterable[Load]) -> tuple[Load, bool]:
+        """Return the next envelope, of at most `capacity` bytes, without the entries in
+        `unconfirmed`. Also return True if nothing else waits.
         """
-        loads = list(under_way)
+        loads = list(unconfirmed)
         sent = {item for load in loads for item in load.items}
-        receipts_taken = {receipt for load in loads for receipt in load.receipts}
-        commands_taken = {number for load in loads for number in load.commands}
+        sent_receipts = {receipt for load in loads for receipt in load.receipts}
+        sent_commands = {number for load in loads for number in load.commands}
         items = [each for each in self.items if each.item not in sent]
-        receipts = [each for each in self.receipts if each.id not in receipts_taken]
-        orders = [each for each in self.commands if each.sequence not in commands_taken]
+        receipts = [each for each in self.receipts if each.id not in sent_receipts]
+        orders = [each for each in self.commands if each.sequence not in sent_commands]
         load = fill_envelope(self.names, items, receipts, EnvelopeSpace(capacity), commands=orders)
         packed = len(load.items) + len(load.receipts) + len(load.commands)
         return load, self.is_all and packed == len(items) + len(receipts) + len(orders)
 
 
-def read_mail(db: Db, requests: Sequence[MailAsked]) -> list[Mail]:
+def read_mail(db: Db, requests: Sequence[MailRequest]) -> list[Mail]:
     """Return the waiting mail for the device of each request, in the order of the requests."""
     devices = list(dict.fromkeys(each.device.id for each in requests))
     now = max(each.now for each in requests)
-    highest_numbers = NumbersUnderWay(
-        *map(max, zip(*(each.under_way for each in requests), strict=True))
+    highest_numbers = UnconfirmedCounts(
+        *map(max, zip(*(each.unconfirmed for each in requests), strict=True))
     )
     look_at, receipts_max = LOOK_AT + highest_numbers.items, RECEIPTS + highest_numbers.receipts
     ordered = RECEIPTS + highest_numbers.commands

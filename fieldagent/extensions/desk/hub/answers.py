@@ -346,7 +346,7 @@ def _find_or_add_sender(db: Db, contact: AlarmContact, now: float) -> int:
     """
     ((member,),) = db.execute("SELECT member FROM alarm_contact WHERE id = ?", contact.id)
     if member is None:
-        member = texts_to_kits.add_voice(db, contact.workspace, contact.name, now)
+        member = texts_to_kits.add_text_author(db, contact.workspace, contact.name, now)
         db.execute("UPDATE alarm_contact SET member = ? WHERE id = ?", member, contact.id)
     return int(member)
 

@@ -144,11 +144,11 @@ def _find_or_add_sender(db: Db, message: WrittenMessage, now: float) -> tuple[in
     voice_rows = db.execute(
         "SELECT member.id FROM member JOIN membership ON membership.member = member.id"
         " WHERE workspace = ? AND type = 'Integration' AND name = ? ORDER BY member.id LIMIT 1",
-        *(message.workspace, texts_to_kits.make_voice_name(message.address)),
+        *(message.workspace, texts_to_kits.make_author_name(message.address)),
     )
     if voice_rows:
         return int(voice_rows[0][0]), False
-    return texts_to_kits.add_voice(db, message.workspace, message.address, now), True
+    return texts_to_kits.add_text_author(db, message.workspace, message.address, now), True
 
 
 def _note_read(db: Db, message: WrittenMessage, answer: ContactAnswer, now: float) -> None:

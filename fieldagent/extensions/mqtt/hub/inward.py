@@ -37,7 +37,7 @@ from fieldagent.hub.api.push_api import make_posting
 from fieldagent.hub.bridge import spending
 from fieldagent.hub.bridge.spending import Allowance
 from fieldagent.hub.contract import ItemResult
-from fieldagent.hub.field.satellite_sizes import SatelliteKits, delay_until_linked, find_far_kits
+from fieldagent.hub.field.satellite_sizes import SatelliteKits, delay_until_linked, find_unfit_kits
 from fieldagent.hub.records import sos
 from fieldagent.hub.records.ledger import Posting
 from fieldagent.hub.store.contract import Db
@@ -141,9 +141,9 @@ def carry_out(
         if "acknowledge" in document:
             answer, spent = _acknowledge(db, inbox, address, document, member, now), 0
         else:
-            posting, far = _make_posting(db, inbox, address, document, member, now)
+            posting, unfit_kits = _make_posting(db, inbox, address, document, member, now)
             answer, spent = _send(
-                db, inbox, posting, far, _make_allowance(db, inbox, address, now), now
+                db, inbox, posting, unfit_kits, _make_allowance(db, inbox, address, now), now
             )
         answer = {"accepted": True, "key": key, **answer}
         command = StoredCommand(digest, answer)
@@ -235,10 +235,10 @@ def _make_posting(
         raise posting
     if address.kit is not None:
         posting = replace(posting, device=address.kit)
-    far = find_far_kits(db, posting, now)
-    if refusal := far.find_refusal():
+    unfit_kits = find_unfit_kits(db, posting, now)
+    if refusal := unfit_kits.find_refusal():
         raise Problem(422, f"nothing was queued: {refusal}")
-    return posting, far
+    return posting, unfit_kits
 
 
 def _make_allowance(db: Db, inbox: CommandInbox, address: CommandAddress, now: float) -> Allowance:

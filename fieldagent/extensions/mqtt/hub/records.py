@@ -255,13 +255,13 @@ def find_member(db: Db, workspace: int, sender: str, now: float) -> int:
     """Return the member in whose name kits see a sender's items. The sender's first command creates
     the member, which cannot sign in.
     """
-    name = texts_to_kits.make_voice_name(f"{sender} (MQTT)" if sender else "MQTT")
+    name = texts_to_kits.make_author_name(f"{sender} (MQTT)" if sender else "MQTT")
     rows = db.execute(
         "SELECT member.id FROM member JOIN membership ON membership.member = member.id"
         " WHERE workspace = ? AND name = ? AND type = ? ORDER BY member.id LIMIT 1",
         *(workspace, name, people.INTEGRATION),
     )
-    return int(rows[0][0]) if rows else texts_to_kits.add_voice(db, workspace, name, now)
+    return int(rows[0][0]) if rows else texts_to_kits.add_text_author(db, workspace, name, now)
 
 
 def find_user(db: Db, workspace: int, kit: int) -> int | None:

@@ -52,7 +52,7 @@ def accept_alert(
     tracker = trackers.find_tracker(db, workspace, ident)
     if tracker is None:
         return ItemResult.REFUSED
-    incident = trackers.open_incident(db, tracker.device)
+    incident = trackers.find_open_incident(db, tracker.device)
     if alert.cancels and tracker.alarm and incident is not None:
         detail = f"{alert.sender.callsign} has cancelled the 911 alert on the phone"
         sos.record_event(db, incident, "note", now, name=alert.sender.callsign, detail=detail)
@@ -87,5 +87,5 @@ def _choose_member(db: Db, workspace: int, now: float) -> int:
     return (
         int(voice_rows[0][0])
         if voice_rows
-        else texts_to_kits.add_voice(db, workspace, OTHER_PHONES, now)
+        else texts_to_kits.add_text_author(db, workspace, OTHER_PHONES, now)
     )

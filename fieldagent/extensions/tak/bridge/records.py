@@ -123,7 +123,7 @@ def record_person(db: Db, workspace: int, callsign: str, uid: str, now: float) -
         )
         if person_count >= PEOPLE_MAX:
             return None
-        member = texts_to_kits.add_voice(db, workspace, make_member_name(callsign), now)
+        member = texts_to_kits.add_text_author(db, workspace, make_member_name(callsign), now)
         db.execute(
             "INSERT INTO tak_person (workspace, callsign, member, uid) VALUES (?, ?, ?, ?)",
             *(workspace, callsign, member, uid),
