@@ -25,7 +25,7 @@ def count_rows(db: Db, table: str) -> int:
 
 
 def test_audit_log_is_deleted_by_age_in_slices(store: Store) -> None:
-    some = audit.FORGOTTEN_AT_ONCE
+    some = audit.DELETED_PER_CALL
     lines = [(START + number, "1", "push", "") for number in range(2 * some + 10)]
     store.run_once(lambda db: insert(db, "audit", ("at", "actor", "action", "detail"), lines))
     before = START + 2 * some
@@ -38,7 +38,7 @@ def test_audit_log_is_deleted_by_age_in_slices(store: Store) -> None:
 
 
 def test_expired_sign_in_attempts_are_deleted_in_slices(store: Store) -> None:
-    some = attempts.FORGOTTEN_AT_ONCE
+    some = attempts.DELETED_PER_CALL
     rows = [(f"198.51.100.{number}", START + number % 2) for number in range(2 * some + 4)]
     store.run_once(lambda db: insert(db, "attempt", ("who", "tat"), rows))
     dropped = [store.run_once(lambda db: attempts.delete_old_attempts(db, START)) for _ in range(3)]

@@ -106,7 +106,7 @@ async def test_unknown_addressee_is_reported_to_the_sender(
         )
         assert receipt.text == why
         # Nothing is lost: users who see the whole workspace can see it.
-        assert await field.rows("SELECT team FROM item") == [(people.NOBODY_HERE,)] or to == "empty"
+        assert await field.rows("SELECT team FROM item") == [(people.NO_MEMBERS,)] or to == "empty"
 
 
 async def test_ambiguous_addressee_is_reported_to_the_sender(store: Store) -> None:

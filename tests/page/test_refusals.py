@@ -37,10 +37,10 @@ REFUSES = {
         "make_not_now",
         "sentence",
     ),
-    *("make_too_many", "make_unauthorized", "make_unknown", "make_wrong"),
+    *("make_too_many_problem", "make_unauthorized", "make_not_found", "make_conflict"),
 }
 """Callees that make a text for people: errors, and functions that make them."""
-FIRST = {"Fault", "sentence", "make_too_many", "make_unknown", "make_wrong"}
+FIRST = {"Fault", "sentence", "make_too_many_problem", "make_not_found", "make_conflict"}
 """Callees whose first argument is the only text."""
 ALSO = {"webhook/signature.py", "hub/webhook/webhook_directory.py"}
 """In these modules `WrongProperty` is about typed input, elsewhere about a settings file."""

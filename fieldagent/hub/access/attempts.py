@@ -25,7 +25,7 @@ ACCOUNTS = ("user ", "name ")
 accounts, the second for names without an account."""
 
 
-def make_too_many(cause: str, wait: float) -> Problem:
+def make_too_many_problem(cause: str, wait: float) -> Problem:
     """Return the Problem 429 with the text `cause`, and with Retry-After in whole seconds."""
     seconds = format_retry_after(wait)
     return Problem(
@@ -36,7 +36,7 @@ def make_too_many(cause: str, wait: float) -> Problem:
 
 
 def find_block(db: Db, source: str, now: float) -> Problem | None:
-    """Return the refusal if a source has failed too often recently, otherwise None."""
+    """Return the Problem 429 if a source has failed too often recently, otherwise None."""
     _, problem = _admit(db, source, BY_ADDRESS, now)
     return problem
 
@@ -47,7 +47,7 @@ def count_failure(db: Db, source: str, now: float) -> None:
     _store(db, source, tat)
 
 
-class ReservedTry(NamedTuple):
+class ReservedAttempt(NamedTuple):
     """An allowed attempt with a password. The attempt counts as a failure until the password proves
     to be right.
     """
@@ -55,15 +55,15 @@ class ReservedTry(NamedTuple):
     keys: tuple[str, ...]
     """Keys under which the attempt is counted."""
     delay: float
-    """Seconds to wait before the attempt."""
+    """Seconds that the caller must wait before the password is checked, at most `DELAY_MAX_S`."""
     debt_s: float
-    """Debt of the caller's source in seconds. Attempts with a higher debt wait longer in the
-    line."""
+    """Seconds by which the source exceeds its rate. Attempts of a source with a higher debt come
+    later in the waiting line."""
 
 
 def reserve_attempt(
     db: Db, source: str, account: str, device: str, now: float
-) -> ReservedTry | Problem:
+) -> ReservedAttempt | Problem:
     """Count an attempt before it is made, so that many simultaneous attempts cannot exceed the
     limit.
 
@@ -72,26 +72,26 @@ def reserve_attempt(
     from such a browser have a separate count and are only delayed.
     """
     if device:
-        account_key, wait = _count_try(db, f"device {device} {account}", BY_ADDRESS, now)
-        return ReservedTry((account_key,), min(wait, DELAY_MAX_S), 0.0)
+        account_key, wait = _count_attempt(db, f"device {device} {account}", BY_ADDRESS, now)
+        return ReservedAttempt((account_key,), min(wait, DELAY_MAX_S), 0.0)
     tat, problem = _admit(db, source, BY_ADDRESS, now)
     if problem is not None:
         return problem
     _store(db, source, tat)
-    account_key, wait = _count_try(db, account, BY_ACCOUNT, now)
-    return ReservedTry((source, account_key), min(wait, DELAY_MAX_S), tat - now)
+    account_key, wait = _count_attempt(db, account, BY_ACCOUNT, now)
+    return ReservedAttempt((source, account_key), min(wait, DELAY_MAX_S), tat - now)
 
 
-def _count_try(db: Db, key: str, rate: Rate, now: float) -> tuple[str, float]:
+def _count_attempt(db: Db, key: str, rate: Rate, now: float) -> tuple[str, float]:
     """Count one more attempt. Return the key of its count, and the seconds by which the attempt is
-    too early, at most `DELAY_MAX_S`.
+    too early.
     """
     tat, wait = _get_rate(db, key, rate, now)
     _store(db, key, tat)
     return key, wait
 
 
-def cancel_reservation(db: Db, reservation: ReservedTry) -> None:
+def cancel_reservation(db: Db, reservation: ReservedAttempt) -> None:
     """Undo the count of `reserve_attempt`, because the password was right."""
     for account_key in reservation.keys:
         rate = BY_ACCOUNT if account_key.startswith(ACCOUNTS) else BY_ADDRESS
@@ -100,12 +100,12 @@ def cancel_reservation(db: Db, reservation: ReservedTry) -> None:
         )
 
 
-FORGOTTEN_AT_ONCE = 1_000
+DELETED_PER_CALL = 1_000
 
 
 def delete_old_attempts(db: Db, now: float) -> int:
-    """Delete some rows that no longer count, and return their number. A flood of calls leaves one
-    row per source.
+    """Delete at most `DELETED_PER_CALL` rows that no longer affect a limit, and return their
+    number.
     """
     return len(
         db.execute(
@@ -114,7 +114,7 @@ def delete_old_attempts(db: Db, now: float) -> int:
             # changed (PostgreSQL manual, 13.2.1).
             "DELETE FROM attempt WHERE tat <= ? AND who IN"
             " (SELECT who FROM attempt WHERE tat <= ? LIMIT ?) RETURNING who",
-            *(now, now, FORGOTTEN_AT_ONCE),
+            *(now, now, DELETED_PER_CALL),
         )
     )
 
@@ -126,7 +126,9 @@ def _get_rate(db: Db, key: str, rate: Rate, now: float) -> tuple[float, float]:
 
 def _admit(db: Db, key: str, rate: Rate, now: float) -> tuple[float, Problem | None]:
     tat, wait = _get_rate(db, key, rate, now)
-    return tat, make_too_many("too many calls with wrong credentials", wait) if wait else None
+    return tat, make_too_many_problem(
+        "too many calls with wrong credentials", wait
+    ) if wait else None
 
 
 def _store(db: Db, key: str, tat: float) -> None:

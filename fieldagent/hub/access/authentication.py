@@ -46,7 +46,7 @@ class Authentication:
         self._store = store
         self._clock = clock
         self._trusted = trusted_proxies
-        self._told_of_proxy = False
+        self._has_warned_of_proxy = False
         self._passwords = Passwords(store, clock)
         self.devices = KnownDevices(store, clock)
 
@@ -70,7 +70,7 @@ class Authentication:
             authorize_calls, Call(proof, member, now, purpose)
         )
         if verdict is None:
-            raise await self._make_wrong(source, now)
+            raise await self._count_wrong_secret(source, now)
         if isinstance(verdict, Problem):
             raise verdict
         return verdict
@@ -135,7 +135,7 @@ class Authentication:
         if proof.token is not None:
             return None
         if not await self._store.read(lambda db: is_key_known(db, proof, now)):
-            raise await self._make_wrong(source, now)
+            raise await self._count_wrong_secret(source, now)
         # Count passwords separately from keys, so that an attacker who guesses keys cannot lock out
         # users who have a key.
         limit_key = f"passwords {source}"
@@ -145,22 +145,23 @@ class Authentication:
         return member
 
     def _warn_of_proxy(self, head: Request) -> None:
-        """Log a warning once if a proxy on this machine is not configured, because then all callers
-        behind the proxy count as one source.
+        """Log a warning once if a proxy on this machine forwards the request and `trusted-proxies`
+        is not set. All callers behind such a proxy count as one source.
         """
-        if self._told_of_proxy or self._trusted or "x-forwarded-for" not in head.headers:
+        if self._has_warned_of_proxy or self._trusted or "x-forwarded-for" not in head.headers:
             return
         if is_in(head.peer, LOOPBACK_NETWORKS):
-            self._told_of_proxy = True
+            self._has_warned_of_proxy = True
             log.warning(
                 "a proxy on this machine sends X-Forwarded-For, and trusted-proxies is not set:"
                 " all clients behind it count as one address and share its limits; set"
                 " trusted-proxies=127.0.0.1/32 ::1/128"
             )
 
-    async def _make_wrong(self, source: str, now: float) -> Problem:
-        """Return the refusal. Count the failure, unless the source is blocked already. A right
-        secret is accepted even from a blocked source, because other callers may share its address.
+    async def _count_wrong_secret(self, source: str, now: float) -> Problem:
+        """Count the failure and return the Problem 401, or return the Problem 429 if the source is
+        blocked already. A right secret is accepted even from a blocked source, because other
+        callers may share its address.
         """
         if problem := await self._store.read(lambda db: attempts.find_block(db, source, now)):
             return problem

@@ -54,9 +54,9 @@ def read_body(
     return values
 
 
-def make_wrong(detail: str, member: str) -> Problem:
-    """Return the Problem 409 about one member. Used for an error that only the directory can
-    detect.
+def make_conflict(detail: str, member: str) -> Problem:
+    """Return the Problem 409 about one member of the body, for an error that depends on stored
+    rows.
     """
     return Problem(
         409,
@@ -137,38 +137,38 @@ def read_user(value: Any) -> int:
     return number
 
 
-def make_choice_reader(words: Collection[str]) -> Reader:
-    """Return a reader for one of `words`. The reader raises WrongValue with a list of the words."""
+def make_choice_reader(choices: Collection[str]) -> Reader:
+    """Return a reader for one of `choices`. The reader raises WrongValue with the choices."""
 
     def read(value: Any) -> str:
-        if not isinstance(value, str) or value not in words:
-            raise WrongValue(sentence("must be one of {words}", words=", ".join(words)))
+        if not isinstance(value, str) or value not in choices:
+            raise WrongValue(sentence("must be one of {words}", words=", ".join(choices)))
         return value
 
     return read
 
 
-def make_choices_reader(words: Collection[str]) -> Callable[[Any], list[str]]:
-    """Return a reader for an array with at least one of `words`. The reader removes duplicates and
-    keeps the order. The reader raises WrongValue.
+def make_choices_reader(choices: Collection[str]) -> Callable[[Any], list[str]]:
+    """Return a reader for an array with at least one of `choices`. The reader removes duplicates
+    and keeps the order. The reader raises WrongValue.
     """
 
     def read(value: Any) -> list[str]:
         if not isinstance(value, list) or not value:
             raise WrongValue(
-                sentence("must be an array of some of {words}", words=", ".join(words))
+                sentence("must be an array of some of {words}", words=", ".join(choices))
             )
-        return list(dict.fromkeys(make_choice_reader(words)(each) for each in value))
+        return list(dict.fromkeys(make_choice_reader(choices)(each) for each in value))
 
     return read
 
 
 def read_id(text: str) -> int:
-    """Return the id in a path, or 0 if the text is not an id."""
+    """Return the id of a row in a path, or 0 if the text is not an id."""
     return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else 0
 
 
-def make_unknown(object_name: str, text: str) -> Problem:
+def make_not_found(object_name: str, text: str) -> Problem:
     """Return the Problem 404 for an id that does not exist in this workspace."""
     return Problem(
         404,

@@ -16,7 +16,7 @@ from fieldagent.http.address import Network, is_in
 from fieldagent.http.message import Request
 from fieldagent.http.problem import Problem
 from fieldagent.hub.access import secret
-from fieldagent.hub.access.attempts import make_too_many
+from fieldagent.hub.access.attempts import make_too_many_problem
 from fieldagent.hub.access.push import Push
 from fieldagent.hub.store.contract import Db, make_membership, make_small_table
 from fieldagent.system.lazy_dataclass import dataclass
@@ -96,8 +96,8 @@ ANSWERING = (DISPATCHER, ADMINISTRATOR)
 
 
 class Purpose(StrEnum):
-    """Purpose of a call. Each purpose is also a scope of a key. Instead of the scope push, a key
-    lists the kinds of items that it may push.
+    """Purpose of a call. Each purpose except push is also a scope of API keys. For pushes, the
+    scopes of a key are the kinds of items that it may push.
     """
 
     PUSH = "push"
@@ -213,11 +213,12 @@ _SELECT_KNOWN = (
     " AND membership.workspace = key.workspace"
 )
 
-_Asked = tuple[str, str, int]
-"""Hashes of a call's key and token, and the member whose password was right."""
+_LookupKey = tuple[str, str, int]
+"""Key of a lookup: the hashes of a call's key and token, and the member whose password was right (0
+if none)."""
 
 
-def _make_query(call: Call) -> _Asked:
+def _make_query(call: Call) -> _LookupKey:
     # Secrets are looked up by their hashes, so the time of the lookup reveals nothing about a
     # secret.
     token = call.proof.token
@@ -241,9 +242,8 @@ def _find_in_force(key: _KnownKey | None, now: float) -> _KnownKey | None:
 
 
 def authorize_calls(db: Db, calls: Sequence[Call]) -> list[Caller | Problem | None]:
-    """Return for each call the caller, or the Problem that forbids the call whatever its body is.
-
-    The entry is None if a credential is wrong. One SQL statement serves all calls.
+    """Return for each call the caller, a Problem if the caller may not make the call, or None if a
+    credential is wrong. One SQL statement serves all calls.
     """
     known_keys = _find_known(db, calls)
     valid_keys = [
@@ -289,8 +289,8 @@ def make_not_a_dispatcher(member: int) -> Sentence:
 
 
 def find_objection(caller: Caller, purpose: Purpose) -> Problem | None:
-    """Return the Problem 403 with the reason and the remedy, or None if the caller is allowed. The
-    function does not check the rate.
+    """Return the Problem 403 with the reason and the fix, or None if the caller may make calls for
+    this purpose. The rate is not checked.
     """
     if not caller.role or (purpose is Purpose.PUSH and not caller.may_push):
         return Problem(
@@ -340,7 +340,8 @@ class RateResult(NamedTuple):
     problems: list[Problem | None]
     """For each call the refusal, or None."""
     tats: Mapping[int, float]
-    """New `tat` (theoretical arrival time) of each key whose value has changed."""
+    """New theoretical arrival time (generic cell rate algorithm), in Unix seconds, of each key
+    whose value has changed."""
 
 
 def count_calls(db: Db, callers: Sequence[Caller], now: float) -> RateResult:
@@ -366,7 +367,7 @@ def count_calls(db: Db, callers: Sequence[Caller], now: float) -> RateResult:
 
 
 def store_rates(db: Db, rate_result: RateResult) -> None:
-    """Store the used rate of each key that `count_calls` computed."""
+    """Store the theoretical arrival times that `count_calls` computed."""
     for key, tat in rate_result.tats.items():
         db.write("UPDATE credential SET tat = ? WHERE id = ?", tat, key)
 
@@ -381,15 +382,15 @@ def charge_rate(db: Db, caller: Caller, now: float) -> Problem | None:
 def _count_call(
     per_minute: float, burst: int, tat: float, now: float
 ) -> tuple[float, Problem | None]:
-    """Return the new `tat` of the key after one more call, and the refusal if the call is too
-    early.
+    """Return the new theoretical arrival time of the key after one more call, and the Problem 429
+    if the call is too early.
     """
     tat, wait = Rate(per_minute, burst).admit(tat, now)
-    return tat, make_too_many("this key has been used too often", wait) if wait else None
+    return tat, make_too_many_problem("this key has been used too often", wait) if wait else None
 
 
 Place = tuple[int, int]
-"""Workspace, and the id of a possible member."""
+"""Workspace id, and the id of a user who may be a member of the workspace."""
 
 
 def find_refusal(caller: Caller, push: Push, members: Collection[Place]) -> Problem | None:

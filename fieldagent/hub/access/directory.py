@@ -159,8 +159,8 @@ def add_member(
 
 
 def remove_member(db: Db, workspace: int, member: int, *, now: float) -> None:
-    """End a membership of a workspace and of its groups. Before that, create the deliveries of the
-    items that the member's devices have not fetched.
+    """Remove a member from a workspace and its groups. Items that the member's devices have not
+    fetched yet remain deliverable to them.
     """
     owned = "SELECT id FROM device WHERE workspace = ? AND member = ?"
     for (device,) in db.execute(owned, workspace, member):
@@ -215,7 +215,7 @@ def set_password(
         until,
         member,
     )
-    sessions.end_all_of(db, member)
+    sessions.end_all_sessions(db, member)
     audit_member(db, member, actor, "user password", str(member), now)
 
 
@@ -240,8 +240,8 @@ def list_users(db: Db, workspace: int) -> list[Row]:
     )
 
 
-def check_here_alone(db: Db, workspace: int, member: int) -> None:
-    """Check that a member belongs to no other workspace. Raises Refused otherwise."""
+def check_only_workspace(db: Db, workspace: int, member: int) -> None:
+    """Raise Refused if the member also belongs to another workspace."""
     if _change_one(
         db,
         "SELECT 1 FROM membership WHERE member = ? AND workspace <> ?"
@@ -305,7 +305,7 @@ def find_member(db: Db, workspace: int, name_or_id: str) -> int:
 
 
 class NewDevice(NamedTuple):
-    """A device to add. `Device` explains the members."""
+    """Values of a device to add, as in `Device`."""
 
     name: str
     imei: str | None = None
@@ -522,7 +522,7 @@ def set_disabled(
     else:
         devices = _disable_devices_of(db, id_, when, now)
         db.execute("UPDATE member SET disabled = ? WHERE id = ?", when, id_)
-        sessions.end_all_of(db, id_)
+        sessions.end_all_sessions(db, id_)
         shifts.end_member_shifts(db, id_, now)
     for device in devices:
         lease.remove_lease(db, device)
@@ -604,7 +604,7 @@ def audit_member(db: Db, member: int, actor: str, action: str, detail: str, now:
 
 
 _DEVICE = "SELECT id, workspace, member, name, imei FROM device WHERE "
-IS_HEARD = "(device.disabled IS NULL OR device.revoked IS NOT NULL)"
+IS_ACCEPTED = "(device.disabled IS NULL OR device.revoked IS NOT NULL)"
 """SQL condition: the hub processes messages from the `device`. From a revoked device, the hub
 accepts only an SOS (`access.revocation`)."""
 
@@ -625,13 +625,13 @@ def find_device_of_token(db: Db, token: str) -> Device:
 
 
 def find_device_of_imei(db: Db, imei: str) -> Device:
-    """Return the device with this IMEI. The device is in use or revoked. Raises UnknownDevice."""
-    return _read_device(db, "imei = ?", imei, state_condition=IS_HEARD)
+    """Return the enabled or revoked device with this IMEI. Raises UnknownDevice."""
+    return _read_device(db, "imei = ?", imei, state_condition=IS_ACCEPTED)
 
 
-def find_device_heard(db: Db, device: int) -> Device:
-    """Return the device with this id. The device is in use or revoked. Raises UnknownDevice."""
-    return _read_device(db, "id = ?", device, state_condition=IS_HEARD)
+def find_accepted_device(db: Db, device: int) -> Device:
+    """Return the enabled or revoked device with this id. Raises UnknownDevice."""
+    return _read_device(db, "id = ?", device, state_condition=IS_ACCEPTED)
 
 
 def find_disabled_device(db: Db, imei: str) -> int | None:
@@ -641,7 +641,7 @@ def find_disabled_device(db: Db, imei: str) -> int | None:
 
 
 def find_device(db: Db, id_: int) -> Device:
-    """Return the device with this id, which is in use. Raises UnknownDevice."""
+    """Return the enabled device with this id. Raises UnknownDevice."""
     return _read_device(db, "id = ?", id_)
 
 
@@ -668,8 +668,8 @@ def _change_one(db: Db, sql: str, *parameters: Any) -> bool:
 
 
 def make_named_rows(db: Db, sql: str, names: Sequence[str], *parameters: Any) -> list[Row]:
-    """Return each row as a dictionary. The value of a name that ends in ? is converted to bool,
-    because the database engines represent truth values differently.
+    """Run an SQL query, and return each row as a dictionary by `names`. If a name ends in `?`, its
+    value becomes a bool, because the database engines represent truth values differently.
     """
     return [
         {

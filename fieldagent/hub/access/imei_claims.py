@@ -21,7 +21,8 @@ CONTESTED_TEXT = (
     f" WHEN EXISTS (SELECT 1 FROM imei_claim c WHERE c.imei = device.imei) THEN '{IS_CLAIMED}'"
     " ELSE '' END"
 )
-"""SQL: a text about a contested IMEI, for the people of a device's workspace."""
+"""SQL expression on a `device`: a text for its workspace about a contested IMEI, or an empty
+text."""
 
 
 class ImeiHolder(NamedTuple):

@@ -1,4 +1,4 @@
-"""Browsers in which someone has signed in before. The hub recognises them by a signed cookie.
+"""Recognises browsers in which someone has signed in before, by a signed cookie.
 
 The cookie gives no access. It gives its owner a separate count of failed attempts and the first
 place in the waiting line. So an attacker who guesses passwords in another browser cannot keep the
@@ -26,7 +26,8 @@ COOKIE_LIFETIME_S = 400 * 86_400.0
 """Seconds for which the cookie is valid, the longest time that browsers keep one (RFC 6265bis
 5.5)."""
 MARKS_MAX = 4
-"""Largest number of people for whom one cookie contains a mark."""
+"""Largest number of members who have a mark in one cookie. A mark shows that the member has signed
+in from this browser."""
 KEY = "known devices"
 _MARK = re.compile(r"([0-9a-f]{16})\.([0-9]{1,18})\.([0-9]{1,12})\.([0-9a-f]{32})")
 """Pattern of a mark: device, member, time of the signature, signature."""
@@ -73,10 +74,10 @@ class KnownDevices:
                 devices.setdefault(int(member), device)
         return devices
 
-    def find_voucher(self, head: Request) -> str:
-        """Return the name of the count for calls from a browser in which no one is signed in now.
-        The name is empty if the browser is unknown. The count belongs to a member, because one
-        member can use any number of browsers.
+    def find_pace_key(self, head: Request) -> str:
+        """Return the key under which the CPU time of a known browser is limited while no one is
+        signed in. The key names the member of the newest mark, because a member can use any number
+        of browsers. It is empty if the browser is unknown.
         """
         return next((f"member {member}" for member in self.list_devices_by_member(head)), "")
 

@@ -1,11 +1,11 @@
 """Checks passwords. A check is expensive on purpose, so only a few checks run and wait at a time,
 and no check runs twice.
 
-An attempt is counted before scrypt runs. If the password was right, the count is undone. Equal
-attempts at the same moment are one attempt. The process remembers a right password until the
-process ends or the account gets another password. So the owner can sign in while attackers guess.
-In the waiting line, browsers in which the owner has signed in before come first. Then come the
-sources with the fewest failures.
+An attempt is counted before scrypt runs. If the password was right, the count is undone.
+Simultaneous attempts with the same name and password share one check. The process remembers a hash
+of each right password until the process ends or the account gets another password. So the owner can
+sign in while attackers guess. In the waiting line, browsers in which the owner has signed in before
+come first. Then come the sources with the fewest failures.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ KNOWN_PASSWORDS_MAX = 4_096
 """Largest number of right passwords that the process remembers. Each takes 32 bytes."""
 
 NONE: Mapping[int, str] = {}
-Reserve = Callable[..., "attempts.ReservedTry | Problem"]
+Reserve = Callable[..., "attempts.ReservedAttempt | Problem"]
 
 
 @dataclass(slots=True)
-class _Try:
+class _Attempt:
     ended: trio.Event = field(default_factory=trio.Event)
     is_right: bool | None = None
     """True if the password was right; None if it was not checked."""
@@ -55,7 +55,7 @@ class Passwords:
         self._threads = trio.CapacityLimiter(CHECKS_MAX)
         self._line = WaitingLine(CHECKS_MAX, WAITING_CHECKS_MAX)
         self._seal_key = os.urandom(32)
-        self._tries: dict[tuple[bytes, str], _Try] = {}
+        self._tries: dict[tuple[bytes, str], _Attempt] = {}
         self._right: OrderedDict[bytes, None] = OrderedDict()
 
     async def find_owner(
@@ -95,7 +95,7 @@ class Passwords:
     async def _try(
         self, seal: bytes, password: str, stored_hash: str | None, device: str, reserve: Reserve
     ) -> bool:
-        self._tries[seal, device] = this = _Try()
+        self._tries[seal, device] = this = _Attempt()
         try:
             now = self._clock()
             reserved = await self._store.commit(lambda db: reserve(db, now=now))
@@ -107,7 +107,7 @@ class Passwords:
                 this.is_right = await check_in_thread(matches, self._threads, SCRYPT_SECONDS)
         except Crowded:
             refusal = "the hub is checking too many passwords at the moment"
-            raise attempts.make_too_many(refusal, 1) from None
+            raise attempts.make_too_many_problem(refusal, 1) from None
         finally:
             del self._tries[seal, device]
             this.ended.set()
@@ -122,8 +122,8 @@ class Passwords:
             self._right.popitem(last=False)
 
     def _seal(self, username: str, password: str, stored_hash: str | None) -> bytes:
-        """Return a keyed hash of an attempt. Different attempts have different hashes. A person who
-        later reads the memory of this process learns nothing from the hash.
+        """Return a keyed hash of a name, a password and the stored hash. It does not reveal the
+        password to a person who later reads the memory of this process.
         """
         seal = hashlib.blake2b(key=self._seal_key, digest_size=32)
         for part in (username, password, stored_hash or ""):

@@ -28,8 +28,8 @@ from fieldagent.wire.kit_note import DIRECTORY_MAX, Directory, DirectoryEntry
 NAME_BYTES_MAX = 80
 INTEGRATION = "Integration"
 """Type of a member that is not a user."""
-NOBODY_HERE = 0
-"""Placeholder for a group: no one in the workspace receives the item."""
+NO_MEMBERS = 0
+"""Group id of an item that no member of the workspace receives."""
 
 
 class Recipient(NamedTuple):
@@ -39,7 +39,7 @@ class Recipient(NamedTuple):
 
     member: int | None = None
     team: int | None = None
-    """Group of the recipient. `NOBODY_HERE` if the recipient is an address or was not found."""
+    """Group of the recipient. `NO_MEMBERS` if the recipient is an address or was not found."""
     device: int | None = None
     audience: frozenset[int] = frozenset()
     """Members of the group."""
@@ -61,7 +61,7 @@ def find_recipient(db: Db, workspace: int, person: Person) -> Recipient:
         address_kind = "E-mail" if "@" in text else "Telephone"
         address = text if "@" in text else text.replace(" ", "")
         return Recipient(
-            team=NOBODY_HERE,
+            team=NO_MEMBERS,
             address=address,
             identity_json=json.dumps({"name": text, "type": address_kind}),
         )
@@ -77,7 +77,7 @@ def find_recipient(db: Db, workspace: int, person: Person) -> Recipient:
         else sentence("{who} is not in the workspace", who=recipient_text)
     )
     return Recipient(
-        team=NOBODY_HERE, reason=reason, identity_json=json.dumps({"name": recipient_text})
+        team=NO_MEMBERS, reason=reason, identity_json=json.dumps({"name": recipient_text})
     )
 
 
@@ -102,7 +102,7 @@ def _is_telephone(text: str) -> bool:
     return text.startswith("+") and digits.isascii() and digits.isdigit() and len(digits) >= 7
 
 
-def _quote_words(number: int, name: str, type_: str) -> str:
+def _encode_identity(number: int, name: str, type_: str) -> str:
     return json.dumps({"id": str(number), "name": name, "type": type_})
 
 
@@ -126,23 +126,23 @@ def _find_user(db: Db, workspace: int, number: int, text: str) -> Recipient | No
     if not exact:
         return None
     id_, name, type_, disabled, carrier = exact[0]
-    quoted = _quote_words(id_, name, type_)
+    quoted = _encode_identity(id_, name, type_)
     if len(exact) > 1:
         ids = " or ".join(str(each.id) for each in exact)
         return Recipient(
-            team=NOBODY_HERE,
+            team=NO_MEMBERS,
             reason=sentence("{text} can be user {ids}: use a number", text=text, ids=ids),
             identity_json=quoted,
         )
     if disabled is not None:
         return Recipient(
-            team=NOBODY_HERE,
+            team=NO_MEMBERS,
             reason=sentence("{name} is disabled at the hub", name=name),
             identity_json=quoted,
         )
     if type_ == INTEGRATION and _is_address(name):
         # A person who has answered by email or SMS receives items at that address.
-        return Recipient(team=NOBODY_HERE, address=name, identity_json=quoted)
+        return Recipient(team=NO_MEMBERS, address=name, identity_json=quoted)
     return Recipient(member=id_, device=carrier, identity_json=quoted)
 
 
@@ -158,8 +158,8 @@ _CARRIER = (
 radio but no kit. NULL for all other members."""
 
 Carriers = Mapping[Place, int | None]
-"""Kit that reaches a member of a workspace. None unless the member has a handheld radio but no
-kit."""
+"""Maps each member of a workspace to the kit that relays items to the member's handheld radio. None
+if the member has a kit or no handheld."""
 
 
 def find_carriers(db: Db, pushes: Collection[Push]) -> Carriers:
@@ -172,7 +172,8 @@ def find_carriers(db: Db, pushes: Collection[Push]) -> Carriers:
     if not member_ids:
         return {}
     workspace_condition, workspaces = make_membership(db, {push.workspace for push in pushes})
-    member_condition, members = make_membership(db, member_ids, few=2)  # A sender and a target.
+    # One push has at most two members: its sender and its target.
+    member_condition, members = make_membership(db, member_ids, few=2)
     rows = db.execute(
         f"SELECT workspace, member, {_CARRIER} FROM membership"
         f" WHERE workspace {workspace_condition} AND member {member_condition}",
@@ -194,7 +195,7 @@ def _find_group(db: Db, workspace: int, number: int, text: str) -> Recipient | N
     members = db.execute("SELECT member FROM team_member WHERE team = ?", id_)
     audience = frozenset(member for (member,) in members)
     reason = "" if audience else sentence("the group {name} has no members", name=name)
-    quoted = _quote_words(id_, name, "Group")
+    quoted = _encode_identity(id_, name, "Group")
     return Recipient(
         None, id_, None, audience, bool(over_satellite), reason=reason, identity_json=quoted
     )
@@ -209,7 +210,7 @@ def _find_device(db: Db, workspace: int, number: int, text: str) -> Recipient | 
     if not rows:
         return None
     ((id_, member, name),) = rows
-    return Recipient(member=member, device=id_, identity_json=_quote_words(id_, name, "Device"))
+    return Recipient(member=member, device=id_, identity_json=_encode_identity(id_, name, "Device"))
 
 
 def add_group(

@@ -1,7 +1,8 @@
 """Parses the JSON body of a cloud push and reports all errors at once.
 
-The field names are those of the interface document, "Cloud push request". In addition, `priority`,
-`collapseKey` and `timeToLive` have the same meaning as in the local API.
+The field names are those of the interface document, "Cloud push request". The fields `priority`,
+`collapseKey` and `timeToLive` are additional. They have the same meaning as in the local API of the
+agent.
 """
 
 from __future__ import annotations

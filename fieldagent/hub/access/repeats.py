@@ -1,7 +1,8 @@
-"""Idempotency: an action with an Idempotency-Key is done once, however often it is requested.
+"""Idempotency: an action with an Idempotency-Key is done once, however often a caller
+repeats the request.
 
-A caller is a member with a key of the API. The hub stores the result as a text and returns it to a
-repeated request. The result of a push is its requestId. The result of another action is the id of
+A caller is a member together with an API key. The hub stores the result as a text and returns it to
+a repeated request. The result of a push is its requestId. The result of another action is the id of
 the new object.
 """
 
@@ -23,7 +24,7 @@ Name = tuple[int, int, str]
 
 
 class Repeatable(NamedTuple):
-    """Name of a request, and a digest from which the hub recognises a repeat."""
+    """Name of a request, and the digest of its content. A repeat has the same name and digest."""
 
     name: Name
     digest: bytes

@@ -22,7 +22,7 @@ from fieldagent.hub.store.contract import Db, make_membership
 from fieldagent.package.writing import format_clock_time
 from fieldagent.system.sentence import sentence
 
-WHY_MAX = 200
+REASON_MAX = 200
 """Largest number of characters of the reason."""
 
 
@@ -33,7 +33,7 @@ def revoke(db: Db, device: int, reason: str, *, now: float, actor: str = ADMINIS
     changed = db.execute(
         "UPDATE device SET revoked = ?, revoked_why = ?, disabled = ?"
         " WHERE id = ? AND revoked IS NULL RETURNING id",
-        *(now, reason[:WHY_MAX], now, device),
+        *(now, reason[:REASON_MAX], now, device),
     )
     if not changed:
         raise Refused(sentence("device {device} is revoked already", device=device))

@@ -25,7 +25,7 @@ def make_password() -> str:
 
 
 def hash_for_lookup(secret: str) -> str:
-    """Return the hash that is stored for a key or token."""
+    """Return the SHA-256 that is stored for a key or token, in hexadecimal."""
     return hashlib.sha256(secret.encode("utf-8", "replace")).hexdigest()
 
 

@@ -47,7 +47,7 @@ def end_session(db: Db, token: str) -> None:
     )
 
 
-def end_all_of(db: Db, member: int) -> None:
+def end_all_sessions(db: Db, member: int) -> None:
     """End all sessions of a member, so that all the member's browsers are signed out."""
     db.execute("DELETE FROM credential WHERE kind = 'session' AND member = ?", member)
 

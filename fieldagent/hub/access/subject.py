@@ -1,4 +1,6 @@
-"""User, device or workspace that an operator of the hub names, with the rows that belong to it."""
+"""Subject of an export or a deletion: a user, device or workspace, with the rows that belong to
+it.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,7 @@ class Subject:
     @property
     def counted(self) -> list[tuple[str, Sequence[Any]]]:
         """Return SQL conditions, with parameters, that split the subject's own items into disjoint
-        parts. Each part has an index.
+        parts, so that each part can be counted with an index.
         """
         if self.kind == "user":
             sent = "sender = ? AND workspace IN (SELECT id FROM workspace)"

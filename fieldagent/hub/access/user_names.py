@@ -9,8 +9,8 @@ from fieldagent.system.sentence import sentence
 
 
 def find_name_fault(db: Db, workspace: int, name: str) -> str:
-    """Return a refusal if an enabled user of the workspace has the name, ignoring upper and lower
-    case. Otherwise return an empty string.
+    """Return the error text if an enabled user of the workspace has the name, ignoring upper and
+    lower case. Otherwise return an empty string.
     """
     rows = db.execute(
         "SELECT member.id, member.name FROM member JOIN membership ON membership.member = member.id"

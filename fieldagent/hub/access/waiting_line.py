@@ -42,7 +42,7 @@ class WaitingLine:
 
     @asynccontextmanager
     async def wait_for_place(self, claim: Claim) -> AsyncIterator[None]:
-        """Wait for a place and hold it within the block. Raises Crowded if callers with better
+        """Wait for a place and hold it within the block. Raises Crowded if callers with lower
         claims fill the line, now or during the wait.
         """
         if self._free:
@@ -67,7 +67,7 @@ class WaitingLine:
         except BaseException:
             if me in self._line:
                 self._line.remove(me)
-            elif not me.dropped:  # The cancelled waiter already had a place.
+            elif not me.dropped:  # This caller already had a place: pass the place on.
                 self._free += 1
                 self._call_next()
             raise

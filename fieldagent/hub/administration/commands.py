@@ -9,10 +9,10 @@ from fieldagent.http.query import make_page, refuse_others
 from fieldagent.http.routes import Route
 from fieldagent.hub.access.bodies import (
     make_choice_reader,
+    make_conflict,
     make_integer_reader,
     make_line_reader,
-    make_unknown,
-    make_wrong,
+    make_not_found,
     read_body,
 )
 from fieldagent.hub.access.caller import Caller
@@ -146,7 +146,7 @@ def _get_command_or_404(db: Db, device: int, command: int, now: float) -> dict[s
     for row in commands.list_commands(db, device, now, limit=1, before=command + 1):
         if row["number"] == command:
             return row
-    raise make_unknown("command", str(command))
+    raise make_not_found("command", str(command))
 
 
 def _read_command(words: str) -> RemoteCommand:
@@ -154,15 +154,15 @@ def _read_command(words: str) -> RemoteCommand:
     try:
         command = parse_command(words.split())
     except NotACommand as wrong_words:
-        raise make_wrong(str(wrong_words), "command") from None
+        raise make_conflict(str(wrong_words), "command") from None
     if command.verb == SET.number:
-        raise make_wrong(
+        raise make_conflict(
             "the key that signs set is not on the hub: use `fieldagent hub command`", "command"
         )
     if command.verb == UPDATE.number:
-        raise make_wrong(
+        raise make_conflict(
             "the file for update is not on the hub: use `fieldagent hub command`", "command"
         )
     if command.verb == radio_key.VERB:
-        raise make_wrong("a radio-key applies to all kits: use /api/radio-key", "command")
+        raise make_conflict("a radio-key applies to all kits: use /api/radio-key", "command")
     return command

@@ -13,11 +13,11 @@ from fieldagent.http.routes import Route
 from fieldagent.hub.access import directory, imei_claims, imeis, revocation, secret
 from fieldagent.hub.access.bodies import (
     make_choice_reader,
+    make_conflict,
     make_integer_reader,
     make_line_reader,
+    make_not_found,
     make_pattern_reader,
-    make_unknown,
-    make_wrong,
     read_body,
     read_flag,
     read_id,
@@ -63,7 +63,7 @@ CHANGE = {
     "relay": Field(read_flag, "relay"),
     "disabled": Field(read_flag, "disabled"),
     "revoked": Field(read_flag, "revoked"),
-    "why": Field(make_line_reader(revocation.WHY_MAX), "why"),
+    "why": Field(make_line_reader(revocation.REASON_MAX), "why"),
 }
 GIVEN_KEY = {
     "satelliteKey": Field(
@@ -121,7 +121,7 @@ class DevicesApi:
 
         def store_device(db: Db, now: float) -> dict[str, Any]:
             if not directory.is_member(db, caller.workspace, member):
-                raise make_wrong("is not a user of this workspace", "userId")
+                raise make_conflict("is not a user of this workspace", "userId")
             id_, token = directory.add_device(
                 db, caller.workspace, member, new, now=now, actor=str(caller.member)
             )
@@ -226,5 +226,5 @@ def find_device(db: Db, caller: Caller, text: str) -> int:
     """
     device = read_id(text)
     if not reading.is_device_known(db, caller, device):
-        raise make_unknown("device", text)
+        raise make_not_found("device", text)
     return device

@@ -10,7 +10,7 @@ from fieldagent.http.routes import Route
 from fieldagent.hub.access import people
 from fieldagent.hub.access.bodies import (
     make_line_reader,
-    make_unknown,
+    make_not_found,
     read_body,
     read_flag,
     read_id,
@@ -112,7 +112,7 @@ def _find_group(db: Db, caller: Caller, text: str) -> int:
     """Return the id of the group. Raises Problem if the group is not in the caller's workspace."""
     group = read_id(text)
     if not any(row["id"] == group for row in people.list_groups(db, caller.workspace)):
-        raise make_unknown("group", text)
+        raise make_not_found("group", text)
     return group
 
 

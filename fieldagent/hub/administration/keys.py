@@ -13,10 +13,10 @@ from fieldagent.http.routes import Route
 from fieldagent.hub.access import credentials, directory
 from fieldagent.hub.access.bodies import (
     make_choices_reader,
+    make_conflict,
     make_integer_reader,
     make_line_reader,
-    make_unknown,
-    make_wrong,
+    make_not_found,
     read_body,
     read_id,
     read_user,
@@ -99,12 +99,12 @@ class KeysApi:
 
         def store_token(db: Db, now: float) -> dict[str, Any]:
             if not directory.is_member(db, caller.workspace, member):
-                raise make_wrong("is not a user of this workspace", "userId")
+                raise make_conflict("is not a user of this workspace", "userId")
             if member != caller.member and directory.is_person(db, member):
                 raise Refused(
                     "you cannot create a token for another person: they must create their own"
                 )
-            directory.check_here_alone(db, caller.workspace, member)
+            directory.check_only_workspace(db, caller.workspace, member)
             expires = None if days is None else now + days * DAY_S
             id_, token = credentials.add_token(
                 db, member, **body, expires=expires, now=now, actor=str(caller.member)
@@ -147,7 +147,7 @@ def _find_credential(db: Db, kind: str, caller: Caller, text: str) -> dict[str, 
     """Return the credential. Raises Problem if the credential is not in the caller's workspace."""
     row = credentials.find_credential(db, kind, caller.workspace, read_id(text))
     if row is None:
-        raise make_unknown(kind, text)
+        raise make_not_found(kind, text)
     return row
 
 

@@ -10,7 +10,7 @@ from fieldagent.http.routes import Route
 from fieldagent.hub.access.bodies import (
     make_choice_reader,
     make_integer_reader,
-    make_unknown,
+    make_not_found,
     read_body,
 )
 from fieldagent.hub.access.caller import Caller
@@ -98,7 +98,7 @@ class RadioKeyApi:
                 return radio_key.describe_change(db, workspace, now)
             for each in left_out:
                 if not reading.is_device_known(db, caller, each):
-                    raise make_unknown("device", str(each))
+                    raise make_not_found("device", str(each))
             price = radio_key.compute_price(
                 db, workspace, bearer, steps=LAST, excluded=left_out, now=now
             )

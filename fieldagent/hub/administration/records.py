@@ -5,7 +5,7 @@ from __future__ import annotations
 from fieldagent.http.message import Request, Response, make_json_response
 from fieldagent.http.query import make_page, read_integer, refuse_others
 from fieldagent.http.routes import Route
-from fieldagent.hub.access.bodies import make_unknown, read_id
+from fieldagent.hub.access.bodies import make_not_found, read_id
 from fieldagent.hub.access.caller import Caller
 from fieldagent.hub.administration.acts import AdministrationContext, read_place
 from fieldagent.hub.field import dead_letters, kept_letters
@@ -66,7 +66,7 @@ class RecordsApi:
         def discard_letter(db: Db, now: float) -> None:
             letter = read_id(id)
             if not dead_letters.is_of_workspace(db, caller.workspace, letter):
-                raise make_unknown("dead letter", id)
+                raise make_not_found("dead letter", id)
             actor, workspace = str(caller.member), caller.workspace
             dead_letters.discard_letter(db, letter, workspace=workspace, now=now, actor=actor)
 

@@ -17,7 +17,7 @@ from fieldagent.hub.access import directory, people, secret
 from fieldagent.hub.access.bodies import (
     make_choice_reader,
     make_line_reader,
-    make_unknown,
+    make_not_found,
     read_body,
     read_flag,
     read_id,
@@ -134,7 +134,7 @@ class UsersApi:
                 people.set_radios(db, workspace, member, radios, now=now, actor=actor)
             accepted_count = 0
             if "disabled" in body:
-                directory.check_here_alone(db, caller.workspace, member)
+                directory.check_only_workspace(db, caller.workspace, member)
                 disabled_at = now if body["disabled"] else None
                 devices = directory.set_disabled(
                     db, "member", member, disabled_at, now=now, actor=actor
@@ -154,7 +154,7 @@ class UsersApi:
         def find(db: Db, now: float) -> Subject:
             member = _find_member(db, caller, id)
             _check_other(caller, member)
-            directory.check_here_alone(db, caller.workspace, member)
+            directory.check_only_workspace(db, caller.workspace, member)
             return Subject("user", member, "")
 
         await delete_subject(self._acts, caller, find)
@@ -171,7 +171,7 @@ class UsersApi:
         def store_password(db: Db, now: float) -> float:
             member, until = _find_member(db, caller, id), now + ONE_TIME_LIFETIME_S
             _check_other(caller, member)
-            directory.check_here_alone(db, caller.workspace, member)
+            directory.check_only_workspace(db, caller.workspace, member)
             actor = str(caller.member)
             directory.set_password(db, member, hashed, until=until, now=now, actor=actor)
             return until
@@ -190,7 +190,7 @@ def _find_member(db: Db, caller: Caller, text: str) -> int:
     """
     member = read_id(text)
     if not directory.is_member(db, caller.workspace, member):
-        raise make_unknown("user", text)
+        raise make_not_found("user", text)
     return member
 
 

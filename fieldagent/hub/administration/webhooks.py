@@ -13,7 +13,7 @@ from fieldagent.http.routes import Route
 from fieldagent.hub.access.bodies import (
     make_integer_reader,
     make_line_reader,
-    make_unknown,
+    make_not_found,
     read_body,
     read_flag,
     read_id,
@@ -244,4 +244,4 @@ def _find_webhook(db: Db, caller: Caller, text: str) -> Webhook:
     try:
         return webhook_directory.find_webhook(db, caller.workspace, read_id(text))
     except Refused:
-        raise make_unknown("webhook", text) from None
+        raise make_not_found("webhook", text) from None

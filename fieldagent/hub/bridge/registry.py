@@ -1,4 +1,4 @@
-"""The bridges of all extensions."""
+"""Finds the kinds of bridges, which extensions add with `Extension.bridges`."""
 
 from __future__ import annotations
 

@@ -7,8 +7,7 @@ from __future__ import annotations
 from fieldagent.system.lazy_dataclass import dataclass
 
 FIRST_ALERTS_S, LATER_ALERTS_S, OFTEN_FOR = 10.0, 60.0, 6
-"""Seconds between two of the first alerts, seconds between two later alerts, and number of the
-alert at which the interval changes."""
+"""Seconds between two of the first `OFTEN_FOR` alerts, and seconds between two later alerts."""
 
 
 def compute_next_alert(times: int) -> float:
@@ -18,8 +17,8 @@ def compute_next_alert(times: int) -> float:
 
 @dataclass(slots=True)
 class Alarm:
-    """State of an alert that is repeated, or of a repeated notice that the alert has ended. The
-    fields are the number of times that it was sent, and the Unix time when it is due again.
+    """State of an alert that is repeated, or of a repeated notice that the alert has ended
+    (`ends`). `times` counts the sent copies. `due_at` is the Unix time of the next copy.
     """
 
     ends: bool = False

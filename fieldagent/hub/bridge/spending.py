@@ -1,5 +1,5 @@
-"""Adds items from third-party servers. An item uses paid channels if its author is allowed and
-the day's budget is sufficient. All other items wait for a link.
+"""Adds items from third-party servers. An item may use satellite and SMS if its author is allowed
+to and the day's budget is sufficient. All other items wait for an IP link.
 """
 
 from __future__ import annotations
@@ -22,19 +22,21 @@ NO_DISTANCE = "waits for a link: it is too long or too expensive for satellite a
 
 
 class Allowance(NamedTuple):
-    """Credits that an author may spend today, and the reasons for a refusal."""
+    """Credits that an author may spend today. The texts are shown to an author whose item waits for
+    a link.
+    """
 
     allowed: bool
     remaining: int
     """Credits left today."""
     not_allowed: str
-    """Reason why the item waits, for an author who is not allowed to use paid channels."""
+    """Reason if the author is not allowed to use paid channels."""
     spent_reason: str
-    """Reason why the item waits, for an author if the budget is spent."""
+    """Reason if today's credits are not sufficient."""
 
 
 class KitCost(NamedTuple):
-    """Channel that an item to one kit would use now, and its cost."""
+    """Channels that an item to one kit would use now, and their cost."""
 
     kit: str
     linked: bool

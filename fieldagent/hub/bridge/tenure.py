@@ -1,5 +1,5 @@
-"""Runs a bridge in only one process of the hub. The process renews its claim regularly. If it does
-not, another process takes over.
+"""Runs a bridge in only one process of the hub. The process must renew its claim, otherwise another
+process takes over.
 
 Each bridge has a row in the table `bridge`. The row contains the process that holds the bridge, the
 end of its claim, the identity of this hub at the server, and the last item that was processed.
@@ -35,7 +35,7 @@ RENEW_INTERVAL_S = 10.0
 
 
 class BridgePost(NamedTuple):
-    """A bridge of one workspace, which one process can hold."""
+    """A bridge of one workspace, which at most one process runs at a time."""
 
     name: str
     workspace: str
@@ -85,8 +85,8 @@ class BridgeTenure(NamedTuple):
 
 
 class _HolderWatch:
-    """Detects a process that no longer renews its claim. It measures time with this process's own
-    clock, because the clock of the other process may have been fast.
+    """Detects a process that no longer renews its claim. It measures with this process's monotonic
+    clock, because the other process may have stored the end of its claim with a fast clock.
     """
 
     def __init__(self) -> None:
@@ -146,8 +146,9 @@ def claim_bridge(
     """Claim a bridge for this process, which must renew its claim within `TENURE_S` seconds. Return
     this hub's identity at the server, or an empty string if another process holds the bridge.
 
-    A new bridge begins with the events from now on. `alone` is True if no other process exists.
-    `silent` is a process that has stopped renewing its claim.
+    A new bridge starts after the last item and the last event that exist now. `alone` is True if
+    only one process can use the database. `silent` is a claim that is no longer renewed, and can be
+    taken over.
     """
     ended_tenure = silent or BridgeTenure()
     db.execute(

@@ -1,5 +1,5 @@
-"""Interface of a kind of contact. Because of this interface, no other part of the hub contains code
-for one kind.
+"""Interface of a kind of contact, such as email or SMS. Only the module of a kind contains code for
+this kind.
 
 A kind is a module with a `ContactKind`, which an extension names. A kind defines its settings, the
 form and the visible part of its addresses, how to send, and how answers arrive. Each kind must pass
@@ -48,7 +48,7 @@ class Notice:
     answers: bool = False
     """True if the notice is from a kit's user, to whom the hub sends the answers."""
     whole: bool = False
-    """True if a program receives the notice, which must not be shortened."""
+    """True if a program receives the notice, so that its texts must not be shortened."""
     language: str = ENGLISH
     """Language of the texts."""
     alarm: str = ""
@@ -121,7 +121,7 @@ class ContactKind:
     name: str
     """Name in the database and in lists."""
     by: str
-    """Way of sending, as shown to people: `by e-mail`."""
+    """Way of sending, as a part of sentences for people: `by e-mail`."""
     service: str
     """Name of the service that accepts the message, as shown to people: `the mail relay`."""
     sender: Callable[[ContactHost], Send]

@@ -1,4 +1,4 @@
-"""Available kinds of contact. Extensions add them with `Extension.contact_kinds`."""
+"""Finds the available kinds of contact, which extensions add with `Extension.contact_kinds`."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _load_kinds(places: tuple[str, ...]) -> Kinds:
 
 
 class ContactSenders:
-    """Senders for each kind of contact of this hub."""
+    """Sends notices to contacts of the kinds that this hub has."""
 
     def __init__(self, host: ContactHost, kinds: Kinds) -> None:
         self.kinds = kinds

@@ -21,7 +21,7 @@ from fieldagent.http.openapi import (
     with_description,
 )
 from fieldagent.http.openapi_parts import HOUR, MINUTE, NAMED_RECORD, ROW, UNIX_TIME
-from fieldagent.hub.access.revocation import WHY_MAX
+from fieldagent.hub.access.revocation import REASON_MAX
 from fieldagent.hub.administration.devices import CREDITS_MAX
 from fieldagent.hub.description.common import (
     ADMINISTRATOR,
@@ -232,7 +232,7 @@ CALLS = (
                     )
                 ),
                 "why?": nullable(
-                    describe_line(WHY_MAX, "Reason of a revocation, for administrators")
+                    describe_line(REASON_MAX, "Reason of a revocation, for administrators")
                 ),
             }
         ),

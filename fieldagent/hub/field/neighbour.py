@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fieldagent.hub.access.directory import IS_HEARD
+from fieldagent.hub.access.directory import IS_ACCEPTED
 from fieldagent.hub.contract import Device
 from fieldagent.hub.store.contract import Db
 
@@ -13,7 +13,7 @@ def find_neighbour(db: Db, carrier: Device, station_number: int) -> Device | Non
     """
     rows = db.execute(
         "SELECT id, workspace, member, name, imei FROM device WHERE id = ? AND workspace = ?"
-        f" AND {IS_HEARD}",
+        f" AND {IS_ACCEPTED}",
         station_number,
         carrier.workspace,
     )

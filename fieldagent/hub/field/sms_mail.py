@@ -86,12 +86,12 @@ def find_device(db: Db, frame: SmsFrame) -> Device:
     low = frame.name.hex()
     rows = db.execute(
         "SELECT id, link_token FROM device WHERE link_token >= ? AND link_token < ?"
-        f" AND {directory.IS_HEARD}",
+        f" AND {directory.IS_ACCEPTED}",
         *(low, low + "g"),
     )
     for id_, token in rows:
         if frame.is_tagged_by(sms_frame.derive_key_up(bytes.fromhex(token))):
-            return directory.find_device_heard(db, int(id_))
+            return directory.find_accepted_device(db, int(id_))
     raise UnknownDevice
 
 

@@ -1,4 +1,5 @@
-"""Comparison of the kits of a fleet: differences from the others, and bad values.
+"""Compares the kits of a fleet. Finds bad values, and values that differ from those of the other
+kits.
 
 1. A fixed limit applies in any fleet, even to a single kit.
 2. A number is compared if at least three kits report it. A number differs if it is on the bad side
@@ -53,14 +54,14 @@ class KitFigures:
     budget: int | None = None
     """Percent of the day's credits that are left."""
     weak_supply: str = ""
-    """`now` if the supply is weak, or `before` if it was weak after the last start of the
-    machine."""
+    """`now` if the supply voltage is too low now, or `before` if it was too low since the last
+    start of the machine."""
     slowed_by: str = ""
     """`now` if heat or a weak supply slows the machine, or `before` if this was so after its last
     start."""
     parts_down: int = 0
     trouble: bool = False
-    """True if the agent reports general trouble."""
+    """True if the agent reports that it cannot work normally."""
     overdue: float | None = None
     """Unix time when a late check-in was due; None if no check-in is late."""
 
@@ -143,7 +144,7 @@ COMPARED_NUMBERS = {
 
 
 def find_outliers(fleet: Sequence[KitFigures]) -> list[list[Difference]]:
-    """Return the bad values and the differences of each kit. Bad values come first."""
+    """Return a list for each kit: its bad values, then its other differences."""
     middles = {fact: _compute_middle(fleet, number) for fact, number in COMPARED_NUMBERS.items()}
     versions = _find_majority(kit.version for kit in fleet)
     systems = _find_majority(kit.system for kit in fleet)

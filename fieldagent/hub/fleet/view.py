@@ -1,4 +1,4 @@
-"""Figures of each kit of a workspace. Kits with differences come first.
+"""Describes each kit of a workspace with its figures and findings.
 
 `describe_fleet` only reads, and is one operation for `Store.read` or `once`.
 """
@@ -31,7 +31,7 @@ SHOWN_MAX = 5_000
 """Largest number of kits that are compared and shown. These are the oldest kits in the
 directory."""
 FRESH_S = 86_400.0
-"""Seconds for which a figure that changes is used."""
+"""Seconds after which a figure that can change quickly, such as the temperature, is too old."""
 
 _KIT = {
     "id": "device.id",

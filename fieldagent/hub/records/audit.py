@@ -101,7 +101,7 @@ def _read_author(actor: str, names: dict[int, str]) -> dict[str, str]:
     return {"kind": "user", "id": actor, "name": names.get(number, "")}
 
 
-FORGOTTEN_AT_ONCE = 1_000
+DELETED_PER_CALL = 1_000
 
 
 def delete_old_lines(db: Db, *, before: float) -> int:
@@ -113,7 +113,7 @@ def delete_old_lines(db: Db, *, before: float) -> int:
         db.execute(
             "DELETE FROM audit WHERE id IN (SELECT id FROM (SELECT id, at FROM audit ORDER BY id"
             " LIMIT ?) AS oldest WHERE at < ?) RETURNING id",
-            FORGOTTEN_AT_ONCE,
+            DELETED_PER_CALL,
             before,
         )
     )

@@ -261,7 +261,7 @@ def is_answered(db: Db, device: int, command_number: int) -> bool:
     )
 
 
-FORGOTTEN_AT_ONCE = 100
+DELETED_PER_CALL = 100
 
 
 def delete_old_commands(db: Db, *, before: float) -> int:
@@ -273,7 +273,7 @@ def delete_old_commands(db: Db, *, before: float) -> int:
             "DELETE FROM command WHERE (device, number) IN (SELECT device, number FROM command"
             " WHERE given < ? AND number < (SELECT max(other.number) FROM command other"
             " WHERE other.device = command.device) LIMIT ?) RETURNING number",
-            *(before, FORGOTTEN_AT_ONCE),
+            *(before, DELETED_PER_CALL),
         )
     )
 

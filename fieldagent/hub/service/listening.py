@@ -54,5 +54,5 @@ def make_pace(settings: HubSettings, devices: KnownDevices) -> CpuPace:
         probes=PROBES,
         proxies=proxies,
         source=lambda head: find_source(find_address(head, proxies)),
-        voucher=devices.find_voucher,
+        voucher=devices.find_pace_key,
     )

@@ -23,8 +23,8 @@ from fieldagent.http.routes import Route
 from fieldagent.hub.access.bodies import (
     make_integer_reader,
     make_line_reader,
+    make_not_found,
     make_pattern_reader,
-    make_unknown,
     read_body,
     read_id,
 )
@@ -288,4 +288,4 @@ def _find_contact(db: Db, caller: Caller, text: str) -> AlarmContact:
     try:
         return contacts.find_contact(db, caller.workspace, read_id(text))
     except Refused:
-        raise make_unknown("contact", text) from None
+        raise make_not_found("contact", text) from None

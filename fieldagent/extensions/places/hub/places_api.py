@@ -24,10 +24,10 @@ from fieldagent.http.query import refuse_others
 from fieldagent.http.routes import Route
 from fieldagent.hub.access.bodies import (
     make_choice_reader,
+    make_conflict,
     make_integer_reader,
     make_line_reader,
-    make_unknown,
-    make_wrong,
+    make_not_found,
     read_body,
     read_id,
 )
@@ -81,7 +81,7 @@ def _parse_polygon(document: dict[str, Any]) -> Polygon:
     try:
         return shape.parse_polygon(document)
     except WrongShape as error:
-        raise make_wrong(sentence("cannot be used: {error}", error=error), "polygon") from None
+        raise make_conflict(sentence("cannot be used: {error}", error=error), "polygon") from None
 
 
 _number = make_integer_reader(1, END)
@@ -185,7 +185,7 @@ class PlacesApi:
             return True
 
         if not await self._commit(delete_fence):
-            raise make_unknown("fence", id)
+            raise make_not_found("fence", id)
         return Response(204)
 
     async def answer_routes(self, request: Request, caller: Caller) -> Response:
@@ -208,11 +208,11 @@ class PlacesApi:
             if earlier_answer := find_answer(db, repeatable):
                 known_routes = routes.list_routes(db, caller.workspace)
                 if not any(each["id"] == int(earlier_answer) for each in known_routes):
-                    raise make_unknown("route", earlier_answer)
+                    raise make_not_found("route", earlier_answer)
                 return _find_entry(known_routes, int(earlier_answer))
             device = body["device"]
             if not is_device_known(db, caller, device):
-                raise make_wrong(
+                raise make_conflict(
                     sentence("{device} is not in this workspace", device=device), "device"
                 )
             margin = body.get("margin", DEFAULT_MARGIN_S)
@@ -236,7 +236,7 @@ class PlacesApi:
             return _find_entry(routes.list_routes(db, caller.workspace), route)
 
         if (answer := await self._commit(finish_route)) is None:
-            raise make_unknown("route", id)
+            raise make_not_found("route", id)
         return make_json_response(answer)
 
     async def _commit(self, operation: Callable[[Db, float], T]) -> T:

@@ -13,7 +13,7 @@ from fieldagent.http.message import FORM, Request, Response
 from fieldagent.http.problem import Problem
 from fieldagent.http.routes import Route
 from fieldagent.hub.access import secret as secrets
-from fieldagent.hub.access.attempts import make_too_many
+from fieldagent.hub.access.attempts import make_too_many_problem
 from fieldagent.hub.contract import ItemResult
 from fieldagent.hub.field import trackers
 from fieldagent.hub.field.trackers import TrackerReport
@@ -105,7 +105,7 @@ class TrackerRoutes:
         result = await self._store.commit(carry_out)
         if not isinstance(result, ItemResult):
             self._note(kind.name, ItemResult.LIMITED)
-            raise make_too_many("this address has been used too often", result)
+            raise make_too_many_problem("this address has been used too often", result)
         self._note(kind.name, result)
         if result is ItemResult.REFUSED:
             self._warn_of_unknown(kind, source, report)
