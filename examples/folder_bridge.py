@@ -78,7 +78,7 @@ async def publish(host: BridgeHost, follower: Follower, workspace: int) -> None:
     folder: Path = host.own["board-folder"]
     user: int = host.own["board-user"]
     rows = await host.store.read(
-        lambda db: reading.list_behind(db, workspace, user, follower.place, follower.capacity)
+        lambda db: reading.list_next_items(db, workspace, user, follower.place, follower.capacity)
     )
     fresh = [*follower.select_fresh(rows, host.clock())]
     for item in reversed(await host.store.read(partial(reading.list_items, numbers=fresh))):

@@ -243,7 +243,7 @@ def operations(items: int) -> dict[str, Callable[[Db], Any]]:
             db, caller, 8, "waiting", reading.END, 50, newest
         ),
         "SOS desk": lambda db: sos.list_sos(db, 1, "open", reading.END, 50),
-        "events behind a listener": lambda db: reading.list_behind(db, 1, None, items - 10, 50),
+        "events behind a listener": lambda db: reading.list_next_items(db, 1, None, items - 10, 50),
         "what a deletion would take": lambda db: deletion.plan_deletion(
             db, Subject("user", 9, "kit 9")
         ),

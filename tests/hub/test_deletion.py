@@ -147,7 +147,7 @@ MANY = 2 * SOME + 1
 
 @pytest.fixture(autouse=True)
 def small_slices(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(deletion, "AT_ONCE", SOME)
+    monkeypatch.setattr(deletion, "ROWS_PER_STEP", SOME)
 
 
 async def add_many_items(alps: Field) -> None:
@@ -170,7 +170,7 @@ async def run_deletion(alps: Field, gone: Subject) -> int:
     for device in await store.commit(lambda db: list_devices(db, gone)):
         while await store.commit(partial(deletion.empty_device, device=device)):
             steps += 1
-    await store.commit(lambda db: deletion.delete_rest(db, gone, alps.now))
+    await store.commit(lambda db: deletion.delete_remaining_rows(db, gone, alps.now))
     return steps
 
 

@@ -19,7 +19,7 @@ from fieldagent.http.server_sent import StreamRequest
 from fieldagent.hub.access import credentials, directory
 from fieldagent.hub.access.caller import Call, Caller, Proof, Purpose, authorize_calls
 from fieldagent.hub.api import sos_desk
-from fieldagent.hub.api.event_stream import AT_ONCE, HELD_ROWS_MAX, EventStreams, Follower
+from fieldagent.hub.api.event_stream import HELD_ROWS_MAX, ROWS_PER_READ, EventStreams, Follower
 from fieldagent.hub.records.lease import Leases
 from fieldagent.hub.records.sos import find_incident, raise_incident
 from fieldagent.hub.store.contract import Db, Store
@@ -171,25 +171,25 @@ async def test_resumed_stream_loses_and_repeats_no_event(store: Store) -> None:
             # Longer ago than another hub may need for a lower number.
             alps.now += 60
             assert await listener.texts(1) == ["0"]
-        await store.commit(partial(add_many, count=2 * AT_ONCE + 1, text="hay"))
+        await store.commit(partial(add_many, count=2 * ROWS_PER_READ + 1, text="hay"))
         alps.now += 60
         async with open_stream(alps, listener.last, frozenset(["item"])) as pieces:
-            texts = await Listener(pieces).texts(2 * AT_ONCE + 3)
-            assert texts == ["1", "2", *["hay"] * (2 * AT_ONCE + 1)]
+            texts = await Listener(pieces).texts(2 * ROWS_PER_READ + 3)
+            assert texts == ["1", "2", *["hay"] * (2 * ROWS_PER_READ + 1)]
 
 
 async def test_unread_stream_holds_few_large_items(store: Store) -> None:
     async with field_with_listener(store) as alps, open_stream(alps) as pieces:
         await anext(pieces)
-        await store.commit(partial(add_many, count=AT_ONCE, text="x" * 20_000))
+        await store.commit(partial(add_many, count=ROWS_PER_READ, text="x" * 20_000))
         alps.now += 60
         read = 0
-        while read < AT_ONCE:
+        while read < ROWS_PER_READ:
             with trio.fail_after(PATIENCE):
                 piece = await anext(pieces)
             assert len(piece) < (HELD_ROWS_MAX + 1) * 20_000
             read += piece.count(b"event: item")
-        assert read == AT_ONCE
+        assert read == ROWS_PER_READ
 
 
 @pytest.mark.parametrize("last", ["9999.0", "0.9999", "abc", "1"])

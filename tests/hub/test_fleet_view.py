@@ -60,7 +60,7 @@ def test_uniform_fleet_has_no_outliers() -> None:
         ({"budget": 0}, "its budget of today is spent", True),
         ({"clock": -7_200}, "its clock is behind by 2 h 0 min", True),
         ({"clock": 61}, "its clock is ahead by 61 s", True),
-        ({"clock_untold": True}, "it has no time source", True),
+        ({"clock_unset": True}, "it has no time source", True),
         ({"weak_supply": "now"}, "its supply is too weak", True),
         ({"weak_supply": "before"}, "its supply was too weak since it was started", True),
         ({"slowed_by": "now"}, "its processor is slowed down, by heat or a weak supply", True),
@@ -244,7 +244,9 @@ async def test_revoked_kit_is_listed_last_and_deleted_kit_disappears(store: Stor
         )
         assert {each["id"] for each in (await list_rows(alps))[-2:]} == {kits[0], kits[1]}
         await alps.store.commit(
-            lambda db: deletion.delete_rest(db, Subject("device", kits[0], "kit"), alps.now)
+            lambda db: deletion.delete_remaining_rows(
+                db, Subject("device", kits[0], "kit"), alps.now
+            )
         )
         assert kits[0] not in [each["id"] for each in await list_rows(alps)]
         held = await alps.rows("SELECT count(*) FROM kit_condition WHERE device = ?", kits[0])

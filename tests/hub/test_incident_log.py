@@ -72,7 +72,7 @@ async def test_kit_that_heard_the_sos_is_logged_with_its_user(store: Store) -> N
         await field.sends(1, Entry(1, Message("leg broken"), int(field.now), sos=True))
         ((item,),) = await field.rows("SELECT id FROM item")
         await store.commit(lambda db: sos.record_item_stored(db, item, 2, field.now))
-        steps = await store.read(lambda db: incident_log._list_behind(db, 0, 10))
+        steps = await store.read(lambda db: incident_log._list_next_steps(db, 0, 10))
     assert [each.line for each in steps][-1] == "SOS 001 of kit 1: heard by Ben"
 
 
@@ -80,7 +80,7 @@ async def test_kit_that_heard_the_sos_is_logged_with_its_user(store: Store) -> N
 async def test_log_of_an_alarm_does_not_contain_sos(store: Store, kind: str) -> None:
     async with field_of(store) as field:
         await store.commit(lambda db: sos.raise_incident(db, 1, 1, None, field.now, kind=kind))
-        (step,) = await store.read(lambda db: incident_log._list_behind(db, 0, 10))
+        (step,) = await store.read(lambda db: incident_log._list_next_steps(db, 0, 10))
     named = "no one on watch" if kind == "watch" else kind
     assert step.line.startswith(f"{named} 1 of kit 1: raised")
     assert "`fieldagent hub alarm acknowledge 1 --by USER`" in step.line

@@ -304,7 +304,7 @@ async def test_deletion_of_a_user_removes_the_name_from_read_receipts(store: Sto
         await add_group(field, "rescue", BEN)
         before = await field.store.read(lambda db: people.read_version(db, 1))
         await field.store.commit(
-            lambda db: deletion.delete_rest(db, Subject("user", BEN, "Ben"), START)
+            lambda db: deletion.delete_remaining_rows(db, Subject("user", BEN, "Ben"), START)
         )
         assert await field.rows("SELECT text FROM reached") == []
         assert await field.rows("SELECT member FROM team_member") == []

@@ -1,5 +1,5 @@
-"""Common steps of all calls by a workspace's administrator: permission, rate, and responses to
-failures.
+"""Common steps of all administration calls: check of the permission, rate limit, and conversion of
+errors to responses.
 """
 
 from __future__ import annotations

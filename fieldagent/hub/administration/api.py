@@ -31,9 +31,10 @@ def make_routes(
     prices: Prices = lambda operator: None,
     grace: float = 0.0,
 ) -> list[Route]:
-    """Return all routes of the API. `operators` are the operators that a device may have. `prices`
-    maps an operator to its price per credit. The hub pays for a satellite message if the link has
-    not delivered a command after `grace` seconds.
+    """Return all routes of the API. `open_stream` opens connections for tests of webhooks.
+    `operators` are the satellite operators that a device may have. `prices` returns an operator's
+    price per credit. The hub pays for a satellite message if the link has not delivered a command
+    after `grace` seconds.
     """
     return [
         *DevicesApi(acts, mobile_originated, operators).make_routes(),

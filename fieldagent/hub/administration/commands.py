@@ -32,9 +32,9 @@ from fieldagent.system.sentence import sentence
 from fieldagent.wire.command import NotACommand, RemoteCommand, parse_command
 from fieldagent.wire.command_proof import prove
 
-WORDS_MAX = 200
+COMMAND_MAX = 200
 CREDITS_MAX = 1_000
-COMMAND_FIELDS = {"command": Field(make_line_reader(WORDS_MAX), "words", required=True)}
+COMMAND_FIELDS = {"command": Field(make_line_reader(COMMAND_MAX), "text", required=True)}
 ORDER = {
     **COMMAND_FIELDS,
     "by": Field(make_choice_reader(BEARERS), "by"),
@@ -81,7 +81,7 @@ class CommandsApi:
         command.
         """
         refuse_others(request, ())
-        command = _read_command(read_body(request, COMMAND_FIELDS)["words"])
+        command = _read_command(read_body(request, COMMAND_FIELDS)["text"])
         now = self._acts.clock()
 
         def find(db: Db) -> CommandCost:
@@ -108,7 +108,7 @@ class CommandsApi:
         """
         refuse_others(request, ())
         body = read_body(request, ORDER)
-        command = _read_command(body["words"])
+        command = _read_command(body["text"])
         bearer, agreed = body.get("by", ""), body.get("credits", 0)
         repeat = read_repeatable(request, caller)
 
@@ -149,12 +149,12 @@ def _get_command_or_404(db: Db, device: int, command: int, now: float) -> dict[s
     raise make_not_found("command", str(command))
 
 
-def _read_command(words: str) -> RemoteCommand:
+def _read_command(text: str) -> RemoteCommand:
     """Parse the text of a command. Raises Problem if the text is not a command."""
     try:
-        command = parse_command(words.split())
-    except NotACommand as wrong_words:
-        raise make_conflict(str(wrong_words), "command") from None
+        command = parse_command(text.split())
+    except NotACommand as error:
+        raise make_conflict(str(error), "command") from None
     if command.verb == SET.number:
         raise make_conflict(
             "the key that signs set is not on the hub: use `fieldagent hub command`", "command"

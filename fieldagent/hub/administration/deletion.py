@@ -3,8 +3,8 @@
 1. `begin_deletion` takes the subject out of use: its links end and its credentials become invalid.
 2. `delete_items` and `empty_device` delete the rows of large tables in batches, so that a running
    hub can work in between. If a deletion is interrupted, it can be repeated.
-3. `delete_rest` deletes the rest. The next message to a kit that knows a user's name also asks the
-   kit to delete the name.
+3. `delete_remaining_rows` deletes the rest. The next message to a kit that knows a user's name also
+   asks the kit to delete the name.
 
 Copies at kits and in other places remain. `plan_deletion` lists them.
 """
@@ -26,7 +26,7 @@ from fieldagent.hub.store.contract import Db
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.sentence import sentence
 
-AT_ONCE = 500
+ROWS_PER_STEP = 500
 """Number of rows that one transaction examines or deletes in a table."""
 
 COPIES = "copies of the database, exports and logs, which you must find yourself"
@@ -59,7 +59,10 @@ def plan_deletion(db: Db, subject: Subject) -> dict[str, Any]:
     }
     if subject.kind == "workspace":
         deleted["users"] = _list_names(
-            db, f"SELECT name FROM member WHERE id IN ({_SELECT_ONLY_HERE})", subject.id, subject.id
+            db,
+            f"SELECT name FROM member WHERE id IN ({_SELECT_IN_NO_OTHER_WORKSPACE})",
+            subject.id,
+            subject.id,
         )
     stays = [NOT_DELETED_TEXT, COPIES, "lines of the audit, by number, for keep-audit-days"]
     summary: dict[str, Any] = {"id": subject.id, "name": subject.name, "deletes": deleted}
@@ -98,7 +101,7 @@ class Pause:
 
 
 LINKS_END = Pause(5.0)
-"""Seconds within which every hub process learns that a link must end."""
+"""Pause of 5 seconds, within which every hub process learns that a link must end."""
 
 Step = Callable[[Db], Any]
 
@@ -106,8 +109,8 @@ Step = Callable[[Db], Any]
 def list_steps(
     subject: Subject, linked: bool, clock: Callable[[], float], actor: str = ADMINISTRATION
 ) -> Generator[Step | Pause, Any, None]:
-    """Yield the steps after `begin_deletion`, whose result is `linked`. The caller runs each step
-    in a separate transaction, and sends its result to the generator.
+    """Yield the steps after `begin_deletion`, which returned `linked`. The caller waits for a
+    Pause. It runs each other step in a separate transaction, and sends its result to the generator.
     """
     if linked:
         yield LINKS_END
@@ -118,12 +121,12 @@ def list_steps(
     for device in devices:
         while (yield partial(empty_device, device=device)):
             pass
-    yield lambda db: delete_rest(db, subject, clock(), actor)
+    yield lambda db: delete_remaining_rows(db, subject, clock(), actor)
 
 
 def begin_deletion(db: Db, subject: Subject, now: float, actor: str = ADMINISTRATION) -> bool:
-    """Take the subject out of use. Return True if a hub process has a link of the subject. Such a
-    link ends soon.
+    """Take the subject out of use. Return True if a hub process still serves a link of the subject.
+    Such a link ends within `LINKS_END`.
     """
     linked = bool(db.execute(f"SELECT 1 FROM lease WHERE device IN ({subject.devices}) LIMIT 1"))
     if subject.kind == "user":
@@ -146,7 +149,7 @@ def delete_items(db: Db, subject: Subject, after: int) -> int | None:
     ((last,),) = db.execute(
         "SELECT max(id) FROM (SELECT id FROM item WHERE id > ? ORDER BY id LIMIT ?) AS looked",
         after,
-        AT_ONCE,
+        ROWS_PER_STEP,
     )
     if last is None:
         return None
@@ -177,8 +180,9 @@ def empty_device(db: Db, device: int) -> int:
     return sum(
         len(
             db.execute(
-                f"DELETE FROM {table} WHERE device = ? AND {which} AND ({names}) IN (SELECT {names}"
-                f" FROM {table} WHERE device = ? AND {which} LIMIT {AT_ONCE}) RETURNING device",
+                f"DELETE FROM {table} WHERE device = ? AND {which} AND ({names}) IN"
+                f" (SELECT {names} FROM {table} WHERE device = ? AND {which}"
+                f" LIMIT {ROWS_PER_STEP}) RETURNING device",
                 device,
                 device,
             )
@@ -187,15 +191,20 @@ def empty_device(db: Db, device: int) -> int:
     )
 
 
-def delete_rest(db: Db, subject: Subject, now: float, actor: str = ADMINISTRATION) -> None:
-    """Delete the other rows of the subject, and its names in the audit log."""
+def delete_remaining_rows(
+    db: Db, subject: Subject, now: float, actor: str = ADMINISTRATION
+) -> None:
+    """Delete the remaining rows of the subject, and replace its names in the audit log by ids."""
     deleted_devices, workspaces = list_devices(db, subject), list_workspaces(db, subject)
     users = [subject.id] if subject.kind == "user" else []
     if subject.kind == "workspace":
-        users = [member for (member,) in db.execute(_SELECT_ONLY_HERE, subject.id, subject.id)]
+        users = [
+            member
+            for (member,) in db.execute(_SELECT_IN_NO_OTHER_WORKSPACE, subject.id, subject.id)
+        ]
     for device in deleted_devices:
         db.execute("DELETE FROM device WHERE id = ?", device)
-    _leave_numbers(db, ("device add", "device imei", "device rename"), deleted_devices)
+    _replace_names(db, ("device add", "device imei", "device rename"), deleted_devices)
     for member in users:
         forget_name(db, member)
         for (workspace,) in db.execute("SELECT workspace FROM membership WHERE member = ?", member):
@@ -208,10 +217,10 @@ def delete_rest(db: Db, subject: Subject, now: float, actor: str = ADMINISTRATIO
             f"of {member}",
             f"% of {member}",
         )
-    _leave_numbers(db, ("user add",), users)
+    _replace_names(db, ("user add",), users)
     if subject.kind == "workspace":
         db.execute("DELETE FROM workspace WHERE id = ?", subject.id)
-        _leave_numbers(db, ("workspace add",), [subject.id])
+        _replace_names(db, ("workspace add",), [subject.id])
     lines = [
         AuditLine(workspace, actor, f"{subject.kind} delete", str(subject.id))
         for workspace in workspaces
@@ -219,7 +228,7 @@ def delete_rest(db: Db, subject: Subject, now: float, actor: str = ADMINISTRATIO
     write_lines(db, lines, now)
 
 
-_SELECT_ONLY_HERE = (
+_SELECT_IN_NO_OTHER_WORKSPACE = (
     "SELECT id FROM member WHERE id IN (SELECT member FROM membership WHERE workspace = ?)"
     " AND NOT EXISTS (SELECT 1 FROM workspace AS other WHERE other.id <> ? AND (EXISTS (SELECT 1"
     " FROM membership WHERE membership.workspace = other.id AND membership.member = member.id)"
@@ -230,7 +239,7 @@ _SELECT_ONLY_HERE = (
 """SQL: users who do not appear in any other workspace."""
 
 
-def _leave_numbers(db: Db, actions: Sequence[str], ids: Sequence[int]) -> None:
+def _replace_names(db: Db, actions: Sequence[str], ids: Sequence[int]) -> None:
     """Remove names and IMEIs from audit lines, so that only ids remain. One pass is sufficient for
     all ids.
     """

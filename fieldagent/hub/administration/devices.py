@@ -65,9 +65,9 @@ CHANGE = {
     "revoked": Field(read_flag, "revoked"),
     "why": Field(make_line_reader(revocation.REASON_MAX), "why"),
 }
-GIVEN_KEY = {
+SATELLITE_KEY = {
     "satelliteKey": Field(
-        make_pattern_reader(re.compile("[0-9A-Fa-f]{64}"), "64 hexadecimal digits"), "given"
+        make_pattern_reader(re.compile("[0-9A-Fa-f]{64}"), "64 hexadecimal digits"), "satellite_key"
     )
 }
 
@@ -194,7 +194,7 @@ class DevicesApi:
     async def set_satellite_key(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
         """Set the satellite key in the body, or a new satellite key if the body contains none."""
         refuse_others(request, ())
-        text = read_body(request, GIVEN_KEY).get("given") if request.body else None
+        text = read_body(request, SATELLITE_KEY).get("satellite_key") if request.body else None
         key = secret.make_air_key() if text is None else bytes.fromhex(text)
         accepted_count = await self._set_key(caller, id, key)
         shown_key = {"satelliteKey": key.hex()} if text is None else {}

@@ -21,7 +21,7 @@ from fieldagent.hub.webhook import webhook_directory
 from fieldagent.package.package import Data
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
-AT_ONCE = 200
+ITEMS_PER_READ = 200
 """Largest number of items that one transaction reads."""
 AUDIT_MAX = 1_000_000
 """Largest number of audit lines. The export contains the newest."""
@@ -46,7 +46,7 @@ def list_item_numbers(db: Db, subject: Subject, after: int) -> tuple[list[int], 
     passed_numbers = [
         number
         for (number,) in db.execute(
-            "SELECT id FROM item WHERE id > ? ORDER BY id LIMIT ?", after, AT_ONCE
+            "SELECT id FROM item WHERE id > ? ORDER BY id LIMIT ?", after, ITEMS_PER_READ
         )
     ]
     if not passed_numbers:
@@ -215,12 +215,14 @@ LISTINGS: dict[str, dict[str, Listing]] = {
         "audit": _audit_of,
     },
 }
-"""Functions that list the core's further data of a subject, by kind of subject and then by the
-data's name."""
+"""Functions of the core that return the rows of an exported file, by kind of subject and then by
+name of the file."""
 
 
 def select_listings(kind: str) -> dict[str, Listing]:
-    """Return the listings of the core and of all extensions for a kind of subject."""
+    """Return the functions for the exported files of a kind of subject, by name of the file.
+    Includes those of all extensions.
+    """
     if kind != "workspace":
         return LISTINGS[kind]
     own = {name: rows for part in list_hub_parts() for name, rows in part.exports.items()}

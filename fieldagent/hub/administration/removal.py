@@ -17,8 +17,8 @@ from fieldagent.system import waits
 async def delete_subject(
     acts: AdministrationContext, caller: Caller, find: Callable[[Db, float], Subject]
 ) -> None:
-    """Delete the subject in several steps. If the call is interrupted, a repeated call continues
-    the deletion.
+    """Delete the subject that `find` returns, in several transactions. If the call is interrupted,
+    a repeated call continues the deletion.
     """
     actor = str(caller.member)
 

@@ -31,12 +31,11 @@ class UsageApi:
         return [self._acts.route("GET", "/api/devices/{id}/usage", self.answer_usage)]
 
     async def answer_usage(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
-        """Return the usage of a device for each day. There are no pages, because the number of days
-        is limited.
-        """
+        """Return the usage of a device for each day from `since` to `until`, and the total. Raises
+        Problem 400 if a date is invalid, 404 if the device is in another workspace."""
         refuse_others(request, ("since", "until"))
-        asked = (_read_day(request, "since"), _read_day(request, "until"))
-        since, until = usage.choose_days(*asked, self._acts.clock())
+        dates = (_read_day(request, "since"), _read_day(request, "until"))
+        since, until = usage.choose_days(*dates, self._acts.clock())
 
         def find(db: Db) -> list[UsageDay]:
             device = find_device(db, caller, id)

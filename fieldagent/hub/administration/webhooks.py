@@ -135,8 +135,8 @@ class WebhooksApi:
         return Response(204)
 
     async def enable(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
-        """Enable a webhook again, retry its failed requests at once, and respond with status 204.
-        Raises Problem 404 if the workspace does not have the webhook.
+        """Enable a webhook again, retry its failed requests immediately, and respond with status
+        204. Raises Problem 404 if the workspace does not have the webhook.
         """
         refuse_others(request, ())
 

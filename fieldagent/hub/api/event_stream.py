@@ -38,14 +38,14 @@ V = TypeVar("V")
 ITEM = "item"
 TOPICS = (ITEM, sos.SOS, sos.ALARM)
 READ_PAUSE_S = 1.0
-"""Seconds until the next read after a read that returned all new rows. The pause prevents many
-listeners from slowing down a busy hub."""
+"""Seconds until the next read after a read that returned all new rows. Without this pause, many
+listeners would slow down a busy hub."""
 STREAM_LIFETIME_S = 900.0
 """Seconds after which a stream ends, so that the listener must reconnect and authenticate again."""
 UNSETTLED_S = 30.0
-"""Seconds after which no row with a lower id appears any more, even if several hub processes
-write."""
-AT_ONCE = 50
+"""Seconds after which a row with a lower id can no longer appear, although other hub processes
+commit rows out of order."""
+ROWS_PER_READ = 50
 """Largest number of rows per read."""
 HELD_ROWS_MAX = 5
 """Largest number of rows whose texts a stream keeps in memory while it waits for a slow
@@ -54,21 +54,22 @@ listener."""
 
 @dataclass(slots=True)
 class Follower:
-    """Reader of the rows of a table after a place. The reader returns each row once, even if rows
-    appear out of order.
+    """Place of a listener in a table whose rows are read in the order of their ids. Each row is
+    returned once, even if a row with a lower id appears later.
     """
 
     place: int
-    """Place up to which all rows have been returned. A listener may continue after this place."""
+    """Id up to which all rows have been returned and no further row can appear. A listener may
+    continue after this id."""
     unsettled: float
     has_more: bool = False
     """True if there may be more rows after the last read."""
     _sent_ids: set[int] = field(default_factory=set)
 
     def select_fresh(self, rows: Sequence[tuple[int, float]], now: float) -> dict[int, int]:
-        """Return the ids of the new rows. `rows` are the next `capacity` ids with their times. The
-        result maps each new id to a place. A listener that has received all rows up to this id may
-        continue after the place.
+        """Return the ids of the rows that were not returned before, each with the place from which
+        a listener may continue after this row. `rows` are the next ids after `place`, at most
+        `capacity`, with their times.
         """
         self.has_more = len(rows) >= self.capacity
         places: dict[int, int] = {}
@@ -87,10 +88,10 @@ class Follower:
 
     @property
     def capacity(self) -> int:
-        """Return the largest number of rows for one read: the new rows, and the rows that were
-        already sent.
+        """Return the largest number of rows for one read: new rows, and rows after `place` that
+        were already returned.
         """
-        return AT_ONCE + len(self._sent_ids)
+        return ROWS_PER_READ + len(self._sent_ids)
 
 
 class EventStreams:
@@ -122,13 +123,14 @@ class EventStreams:
     async def stream_events(
         self, caller: Caller, stream_request: StreamRequest
     ) -> AsyncIterator[bytes]:
-        """Yield the events for a caller. The stream ends if the database is unavailable. A listener
-        that reconnects misses no event.
+        """Yield the events for a caller as bytes. The stream ends if the database is unavailable. A
+        listener that reconnects continues after its last event. If the hub does not know this
+        event, the stream begins with the event `lost`.
         """
-        rings_here = caller.rings and "sos" in stream_request.topics
+        sounds_alarm = caller.rings and "sos" in stream_request.topics
         console = (
             self._leases.hold_console(caller.workspace, caller.member)
-            if rings_here
+            if sounds_alarm
             else nullcontext()
         )
         try:
@@ -154,14 +156,14 @@ class EventStreams:
             listener = _make_listener(caller)
             if not await self._store.read_together(_check_listeners, listener):
                 return
-            any_sent = False
+            has_sent = False
             async with aclosing(
                 self._stream_since(caller, stream_request.topics, items, happened)
             ) as pieces:
                 async for events in pieces:
-                    any_sent = True
+                    has_sent = True
                     yield events
-            if any_sent:
+            if has_sent:
                 deadline = trio.current_time() + stream_request.quiet_max_s
                 await trio.sleep(0.0 if items.has_more or happened.has_more else READ_PAUSE_S)
                 continue
@@ -177,17 +179,17 @@ class EventStreams:
     ) -> AsyncGenerator[bytes, None]:
         viewer = None if caller.sees_all else caller.member
         if "item" in topics:
-            look = _View(caller.workspace, viewer, items.place, items.capacity)
+            view = _View(caller.workspace, viewer, items.place, items.capacity)
             async with aclosing(
-                self._read_fresh(_list_items_behind, _read_items, look, items)
+                self._read_fresh(_list_next_items, _read_items, view, items)
             ) as rows:
                 async for batch in rows:
                     at = happened.place
                     yield b"".join(_encode_event(place, at, *event) for event, place in batch)
         if not topics.isdisjoint((sos.SOS, sos.ALARM)):
-            look = _View(caller.workspace, None, happened.place, happened.capacity)
+            view = _View(caller.workspace, None, happened.place, happened.capacity)
             async with aclosing(
-                self._read_fresh(_list_events_behind, _read_events, look, happened)
+                self._read_fresh(_list_next_events, _read_events, view, happened)
             ) as rows:
                 async for batch in rows:
                     at = items.place
@@ -197,13 +199,13 @@ class EventStreams:
                     )
 
     async def _read_fresh(
-        self, behind: _Behind, texts: _Texts, look: _View, follower: Follower
+        self, list_next: _ListNextRows, texts: _Texts, view: _View, follower: Follower
     ) -> AsyncGenerator[list[tuple[_NamedText, int]], None]:
-        """Yield the events of new rows in small batches. Each event has the place after which a
-        listener may continue. Simultaneous reads of the same rows, for example for many consoles,
-        are done once.
+        """Yield the events of new rows in batches of at most `HELD_ROWS_MAX`, each with the place
+        after which a listener may continue. Simultaneous reads of the same rows, for example for
+        many consoles, are done once.
         """
-        rows = await self._store.read_together(behind, look)
+        rows = await self._store.read_together(list_next, view)
         fresh_rows = follower.select_fresh(rows, self._clock())
         numbers = tuple(fresh_rows)
         for start in range(0, len(numbers), HELD_ROWS_MAX):
@@ -230,8 +232,8 @@ def _make_listener(caller: Caller) -> _Listener:
 
 
 def _check_listeners(db: Db, listeners: Sequence[_Listener]) -> list[bool]:
-    """Return a list with True for each listener whose rights are unchanged. A member who was
-    disabled, or whose key or token was revoked, receives no more events.
+    """Return True for each listener that may still receive events. False if the member was
+    disabled, the key or token was revoked, or the role has changed.
     """
     table, values = make_small_table(db, "asked", _Listener._fields, sorted({*listeners}))
     rows = db.execute(
@@ -244,8 +246,8 @@ def _check_listeners(db: Db, listeners: Sequence[_Listener]) -> list[bool]:
         " WHERE token.id = asked.token AND token.revoked IS NULL)",
         *values,
     )
-    there = {_Listener._make(row) for row in rows}
-    return [each in there for each in listeners]
+    entitled = {_Listener._make(row) for row in rows}
+    return [each in entitled for each in listeners]
 
 
 class _View(NamedTuple):
@@ -257,7 +259,7 @@ class _View(NamedTuple):
 
 
 _Rows = list[tuple[int, float]]
-_Behind = Callable[[Db, Sequence[_View]], list[_Rows]]
+_ListNextRows = Callable[[Db, Sequence[_View]], list[_Rows]]
 """Returns the ids and times of the next rows for each view."""
 _NamedText = tuple[str, str]
 """Topic and JSON text of an event."""
@@ -265,13 +267,13 @@ _Texts = Callable[[Db, Sequence[tuple[int, ...]]], list[dict[int, _NamedText]]]
 """Returns the events of rows, given groups of row ids."""
 
 
-def _list_items_behind(db: Db, looks: Sequence[_View]) -> list[_Rows]:
-    return _remove_duplicates(looks, lambda look: reading.list_behind(db, *look))
+def _list_next_items(db: Db, views: Sequence[_View]) -> list[_Rows]:
+    return _remove_duplicates(views, lambda view: reading.list_next_items(db, *view))
 
 
-def _list_events_behind(db: Db, looks: Sequence[_View]) -> list[_Rows]:
+def _list_next_events(db: Db, views: Sequence[_View]) -> list[_Rows]:
     return _remove_duplicates(
-        looks, lambda look: sos.list_events_behind(db, look.workspace, look.place, look.capacity)
+        views, lambda view: sos.list_events_behind(db, view.workspace, view.place, view.capacity)
     )
 
 

@@ -1,4 +1,4 @@
-"""The cloud push API."""
+"""The push API: accepts items for the field, and returns their cost and state."""
 
 from __future__ import annotations
 
@@ -182,8 +182,8 @@ class HubApi:
         return decided
 
     def _decide(self, db: Db, push_requests: Sequence[PushRequest]) -> list[Problem | str]:
-        """Accept or refuse pushes in one transaction. Refusals are returned, not raised, because
-        the transaction must also store their counts.
+        """Accept or refuse pushes in one transaction. Return the requestId or the refusal of each.
+        A refusal is not raised, because the transaction must also store the count of the call.
         """
         now = self._clock()
         counted = count_calls(db, [each.caller for each in push_requests], now)
@@ -219,7 +219,7 @@ class HubApi:
         accepted = [
             each for each, refusal in zip(push_requests, refusals, strict=True) if refusal is None
         ]
-        # Enter only the first push with an Idempotency-Key. All other pushes with this key are
+        # Store only the first push with an Idempotency-Key. All other pushes with this key are
         # repeats.
         new_pushes: dict[Name | PushRequest, PushRequest] = {}
         for each in accepted:
@@ -250,7 +250,7 @@ class HubApi:
         satellite_kits: Mapping[PushRequest, SatelliteKits],
         now: float,
     ) -> list[tuple[PushRequest, str]]:
-        """Add the pushes. Return each push with its requestId."""
+        """Store the pushes as items of the ledger. Return each push with its requestId."""
         added_items = ledger.add_items(db, list(postings.values()), now=now, grace=self._grace)
         lines = [
             AuditLine(
@@ -277,7 +277,7 @@ def make_posting(
     if push.target is not None and push.group is None:
         carrier = carriers.get((push.workspace, push.target))
         if carrier is not None:
-            # The kit must know the addressee, because the addressee is not the kit's own user.
+            # Send the addressee to the kit, because the addressee is not the kit's own user.
             return replace(posting, device=carrier, to=push.target)
     if push.group is None:
         return posting
@@ -285,7 +285,7 @@ def make_posting(
     recipient = people.find_recipient(db, push.workspace, group_address)
     if recipient.reason:
         return Problem(403, sentence("targetGroup: {why}", why=recipient.reason))
-    # The kits must know the group, because a person who uses a kit may be in several groups.
+    # Send the group to the kits, because a person who uses a kit may be in several groups.
     assert recipient.team is not None
     return replace(
         posting,

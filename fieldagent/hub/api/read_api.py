@@ -113,8 +113,8 @@ class ReadApi:
             request, caller, _read_filter(request, kind="location")
         )
         placed = [place for each in matches if (place := each.make_placed()) is not None]
-        # GPX and KML have no field for the next page, so the header Link contains it in all
-        # formats.
+        # The header Link contains the next page in all formats, because GPX and KML have no field
+        # for it.
         response = make_page(request, tracks.make_geojson(placed), "before", next_place)
         if format_name in tracks.DOCUMENTS:
             response = response._replace(
@@ -224,8 +224,8 @@ class ReadApi:
     async def _read_page(
         self, request: Request, caller: Caller, item_filter: ItemFilter
     ) -> tuple[list[ReadItem], int | None]:
-        """Return a page of items, and the place where the next page begins. If only few items
-        match, a page can be short although more items follow.
+        """Return a page of items, and the item id before which the next page begins (None if there
+        is none). If only few items match, a page can be short although more items follow.
         """
         place, limit = _read_place(request)
         next_place: int | None = place

@@ -27,7 +27,7 @@ from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
 END = 2**63 - 1
-"""Place after the last row."""
+"""An id that is higher than every row id."""
 LOOKED_AT = 1_000
 """Largest number of items that one read examines. This takes 25 ms if the items are large."""
 BYTES_MAX = 1_000_000
@@ -79,7 +79,7 @@ def find_items(
 ) -> FoundItems:
     """Find items in one read, which examines at most `LOOKED_AT` items of one index."""
     first = 0
-    # Use one bound per side. If there are two, SQLite may choose the less selective bound for the
+    # Use one bound per side, because with two SQLite may use the less selective bound for the
     # index.
     if item_filter.until is not None:
         last = _find_time_bound(db, item_filter.until, up=False)
@@ -144,12 +144,12 @@ def _list_device_items(
         id_ for id_, is_meant in incoming if is_meant
     ]
     numbers = sorted((each for each in numbers if edge is None or each >= edge), reverse=True)
-    # The two lists together can exceed the limit of one read.
+    # Cut the result, because the two lists together can exceed the limit of one read.
     return numbers[:LOOKED_AT], numbers[LOOKED_AT - 1] if len(numbers) > LOOKED_AT else edge
 
 
 def _find_last(db: Db, sql: str, parameters: Sequence[Any]) -> int | None:
-    """Return the last row within the limit of one read, or None if there are fewer rows."""
+    """Return the id of the last row that one read may examine, or None if there are fewer rows."""
     rows = db.execute(f"{sql} DESC LIMIT 1 OFFSET {LOOKED_AT - 1}", *parameters)
     return int(rows[0][0]) if rows else None
 
@@ -228,11 +228,11 @@ def _make_row_conditions(caller: Caller, item_filter: ItemFilter) -> _Conditions
     return which
 
 
-def list_behind(
+def list_next_items(
     db: Db, workspace: int, viewer: int | None, after_place: int, limit: int
 ) -> list[tuple[int, float]]:
-    """Return the ids and Unix times of the next items that the viewer may see. If `viewer` is None,
-    all items are visible.
+    """Return the ids and Unix times of the next items after the id `after_place`, in ascending
+    order, that the member `viewer` may see. If `viewer` is None, all items are visible.
     """
     which = _make_viewer_conditions(viewer)
     rows = db.execute(
@@ -247,7 +247,7 @@ def list_behind(
 
 
 class ItemMarks(NamedTuple):
-    """Special properties of an item that its reader must know."""
+    """Warnings about an item for its reader."""
 
     unauthenticated: bool
     """True for an SOS whose sender is not authenticated."""

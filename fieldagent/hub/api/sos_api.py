@@ -1,4 +1,5 @@
-"""API of the SOS desk. Readers see all incidents of the workspace, and dispatchers answer them.
+"""API of the SOS desk. Callers with read access see all incidents of the workspace, and dispatchers
+answer them.
 
 The paths of an SOS begin with `/api/sos`, the paths of an alarm of the hub with `/api/alarms`. A
 path shows only incidents of its kind.

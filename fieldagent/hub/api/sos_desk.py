@@ -28,25 +28,26 @@ ANSWER_PRIORITY = SOS_PRIORITY - 1
 """Priority of a person's answer to the kit. It is higher than the priority of all other texts, and
 lower than that of an SOS."""
 STEPS_MAX = 100
-"""Largest number of people's steps in a thread. The thread contains the newest steps."""
+"""Largest number of steps of people (events other than the automatic ones) in a thread. The newest
+are shown."""
 SHOWN_ITEMS = 50
 """Largest number of texts, and of positions, that the hub shows of an incident. The newest are
 shown."""
 SINGLE_STEPS_MAX = 3
 """Largest number of automatic steps of one kind that a thread shows individually. Further steps are
 shown as one step with a count."""
-BY_MACHINES = ("heard by", "notified", "not notified", "webhook", "escalated", "heard")
+AUTOMATIC_STEPS = ("heard by", "notified", "not notified", "webhook", "escalated", "heard")
 """Kinds of automatic steps. There can be many such steps, because each kit or contact can cause
 one."""
-BESIDE_ITEMS = ("item", "answered", "answer on the kit")
-"""Kinds of steps that a thread does not contain, because it contains the items of these steps."""
+STEPS_OF_ITEMS = ("item", "answered", "answer on the kit")
+"""Kinds of steps that a thread leaves out, because it contains the item of each such step."""
 TEXT_MAX = 2_000
 """Largest number of characters of a note or reason."""
 
 
 def acknowledge(db: Db, incident: Sos, member: int, text: str, now: float) -> Sos:
-    """Record that a person has seen an SOS. If the same person repeats this, nothing changes.
-    Raises Refused if another person has seen the SOS or if the SOS is closed.
+    """Record that a person has seen an SOS. If the same person has already seen it, nothing
+    changes. Raises Refused if another person has seen the SOS or if the SOS is closed.
     """
     if incident.state == SosState.SEEN and incident.seen_by == member:
         return incident
@@ -116,7 +117,7 @@ def close_incident(db: Db, incident: Sos, member: int, reason: str, now: float) 
         raise Refused(explain_end(db, incident))
     if incident.state == SosState.OPEN:
         _mark_seen(db, incident, Actor(member, _read_name(db, member)), now)
-    # These messages include a request to take over the incident.
+    # Also cancel a request to take over the incident, which is such a message.
     alarm.cancel_messages(db, incident.id)
     sos.set_closed(db, incident.id, now)
     sos.record_event(db, incident.id, "closed", now, member=member, detail=reason)
@@ -228,10 +229,10 @@ def record_webhook_post(db: Db, item: int, webhook: int, now: float) -> None:
 
 
 def describe_for_pager(db: Db, id_: int, desk: str, link: str = "") -> dict[str, Any]:
-    """Return the facts about an incident for a person who is woken by a notification. The facts are
-    the incident, its device, its last position with a map link, and the address at which the person
-    can answer. `link` is the path of a link that acknowledges once. If `link` is empty, the address
-    is the desk. `desk` is the console's address.
+    """Return the facts about an incident for a notification: the incident, its device, its last
+    position with a map link, and the address at which the person can answer. `link` is the path of
+    a link that acknowledges once. If `link` is empty, the address is the desk. `desk` is the
+    console's address.
     """
     ((kind, number, device, state, revoked),) = db.execute(
         "SELECT sos.kind, sos.number, device.name, sos.state, revoked FROM sos"
@@ -264,8 +265,8 @@ def _read_name(db: Db, member: int | None) -> str:
 
 
 def describe_sos(db: Db, incident: Sos) -> dict[str, Any]:
-    """Return an SOS in the form for a dispatcher, with its items and the last position of its
-    device.
+    """Return an incident in the form of the API, with its newest `SHOWN_ITEMS` items, its thread
+    and its last position.
     """
     raising_items = [] if incident.item is None else [incident.item]
     first = reading.list_items(db, raising_items)
@@ -338,11 +339,11 @@ def _list_thread(db: Db, incident: Sos, items: Sequence[ReadItem]) -> list[dict[
 
 
 def _list_steps_of_people(db: Db, id_: int) -> list[dict[str, Any]]:
-    apart = (*BY_MACHINES, *BESIDE_ITEMS)
+    left_out = (*AUTOMATIC_STEPS, *STEPS_OF_ITEMS)
     rows = db.execute(
         _EVENT
-        + f"sos = ? AND event NOT IN ({make_marks(apart)}) ORDER BY sos_event.id DESC LIMIT ?",
-        *(id_, *apart, STEPS_MAX),
+        + f"sos = ? AND event NOT IN ({make_marks(left_out)}) ORDER BY sos_event.id DESC LIMIT ?",
+        *(id_, *left_out, STEPS_MAX),
     )
     return [_describe_step(_encode_event(*row), 1) for row in rows[::-1]]
 
@@ -354,9 +355,9 @@ def _list_steps_of_machines(db: Db, id_: int) -> list[dict[str, Any]]:
     rows = db.execute(
         "SELECT id, many FROM (SELECT id, count(*) OVER (PARTITION BY event) AS many, row_number()"
         " OVER (PARTITION BY event ORDER BY id DESC) AS place FROM sos_event WHERE sos = ?"
-        f" AND event IN ({make_marks(BY_MACHINES)})) AS counted"
+        f" AND event IN ({make_marks(AUTOMATIC_STEPS)})) AS counted"
         " WHERE place = 1 OR many <= ? ORDER BY id",
-        *(id_, *BY_MACHINES, SINGLE_STEPS_MAX),
+        *(id_, *AUTOMATIC_STEPS, SINGLE_STEPS_MAX),
     )
     return [
         _describe_step(

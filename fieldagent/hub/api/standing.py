@@ -1,4 +1,4 @@
-"""State of a push for each addressed device, for `/api/push/{id}`."""
+"""Describes the state of a push for each addressed device, for `/api/push/{id}`."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def list_reached(db: Db, items: Sequence[int]) -> dict[int, list[dict[str, Any]]
         *items,
         *items,
     )
-    # Steps of the same stage stay in the order of their times, because Python's sort is stable.
+    # Entries of the same stage stay in the order of their times, because Python's sort is stable.
     for item, at, stage, name, member, text in sorted(rows, key=_compute_height):
         receiver = name or (f"user {member}" if member else "")
         step = Stage(stage)
@@ -110,8 +110,8 @@ def _compute_height(row: tuple[Any, ...]) -> int:
 
 
 def list_device_standings(db: Db, item: int, now: float) -> list[dict[str, Any]]:
-    """Return the states of an item's deliveries. If the item is in the log, the result includes
-    devices that have not fetched it.
+    """Return the states of an item's deliveries. If the item is for everyone, the result includes
+    devices without a delivery row, which have not fetched it yet.
     """
     rows = db.execute(
         "SELECT device.id, device.name, device.member, delivery.state, delivery.way,"

@@ -84,7 +84,8 @@ _CALLER = {401: UNAUTHORIZED, 429: TOO_OFTEN}
 _READING = {400: WRONG_QUERY, 503: NOT_NOW}
 _BODY = {411: NO_LENGTH, 413: LARGER_THAN_1_MIB, 415: NOT_JSON}
 SENDER = Access(answers={400: MALFORMED}, body=_BODY)
-"""Access for another service, which has its own authentication."""
+"""Access of a third-party service, such as a satellite operator, which authenticates in its own
+way."""
 READER = Access(
     security=_CREDENTIALS,
     answers={**_CALLER, 403: MAY_NOT_READ},

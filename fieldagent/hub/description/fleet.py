@@ -21,7 +21,7 @@ from fieldagent.http.openapi import (
     text,
 )
 from fieldagent.http.openapi_parts import IDEMPOTENCY_KEY, NAMED_RECORD, NEXT_PAGE, UNIX_TIME
-from fieldagent.hub.administration.commands import CREDITS_MAX, WORDS_MAX
+from fieldagent.hub.administration.commands import COMMAND_MAX, CREDITS_MAX
 from fieldagent.hub.administration.radio_key import CREDITS_MAX as KEY_CREDITS_MAX
 from fieldagent.hub.administration.radio_key import KITS_MAX
 from fieldagent.hub.description.common import (
@@ -180,7 +180,7 @@ _COMMAND = {
 }
 _ORDER = {
     "command": describe_line(
-        WORDS_MAX, "Text as for `fieldagent hub command`, without `set`", examples=["status"]
+        COMMAND_MAX, "Text as for `fieldagent hub command`, without `set`", examples=["status"]
     )
 }
 RADIO_KEY_CHANGE = schema(

@@ -23,11 +23,11 @@ from typing import Any
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
-FLEET_LEAST = 3
+FLEET_MIN = 3
 """Smallest number of kits that must report a figure before the figure is compared."""
 SPREADS = 5 * 1.4826
 
-DISK_LEAST, DEGREES_MOST, CLOCK_MOST, STARTS_MOST, DEAF_HOURS = 10, 80, 60, 5, 6
+DISK_FREE_MIN, DEGREES_MAX, CLOCK_ERROR_MAX, STARTS_MAX, NO_SIGNAL_HOURS = 10, 80, 60, 5, 6
 """Fixed limits: percent of free disk, degrees Celsius, seconds, starts of the agent in a day, and
 hours whose signal is known and has no bar."""
 
@@ -45,7 +45,7 @@ class KitFigures:
     """Number of starts of the agent in a day."""
     clock: int | None = None
     """Seconds by which the kit's clock is fast."""
-    clock_untold: bool = False
+    clock_unset: bool = False
     """True if no one has set the kit's clock."""
     satellite: float | None = None
     """Median number of bars in the hours whose signal is known."""
@@ -119,25 +119,25 @@ COMPARED_NUMBERS = {
         lambda kit: kit.disk_free,
         -1,
         20,
-        lambda kit: kit.disk_free is not None and kit.disk_free < DISK_LEAST,
+        lambda kit: kit.disk_free is not None and kit.disk_free < DISK_FREE_MIN,
     ),
     "degrees": _Number(
         lambda kit: kit.degrees,
         1,
         15,
-        lambda kit: kit.degrees is not None and kit.degrees >= DEGREES_MOST,
+        lambda kit: kit.degrees is not None and kit.degrees >= DEGREES_MAX,
     ),
     "starts": _Number(
         lambda kit: kit.starts,
         1,
         3,
-        lambda kit: kit.starts is not None and kit.starts >= STARTS_MOST,
+        lambda kit: kit.starts is not None and kit.starts >= STARTS_MAX,
     ),
     "satellite": _Number(
         lambda kit: kit.satellite,
         -1,
         2,
-        lambda kit: kit.satellite == 0 and kit.satellite_hours >= DEAF_HOURS,
+        lambda kit: kit.satellite == 0 and kit.satellite_hours >= NO_SIGNAL_HOURS,
     ),
     "budget": _Number(lambda kit: kit.budget, -1, 40, lambda kit: kit.budget == 0),
 }
@@ -170,9 +170,9 @@ def _check_fixed(kit: KitFigures) -> Iterable[Difference]:
     for fact, since in (("supply", kit.weak_supply), ("slowed", kit.slowed_by)):
         if since:
             yield Difference(fact if since == "now" else f"{fact}-before", True, {})
-    if kit.clock_untold:
+    if kit.clock_unset:
         yield Difference("clock-untold", True, {})
-    if kit.clock is not None and abs(kit.clock) >= CLOCK_MOST:
+    if kit.clock is not None and abs(kit.clock) >= CLOCK_ERROR_MAX:
         fact = "clock-ahead" if kit.clock > 0 else "clock-behind"
         yield Difference(fact, True, {"age": abs(kit.clock)})
 
@@ -185,7 +185,7 @@ class _Median(NamedTuple):
 def _compute_middle(fleet: Sequence[KitFigures], number: _Number) -> _Median | None:
     """Return the median and the spread of a number, or None if too few kits report the number."""
     known_values = [value for kit in fleet if (value := number.of(kit)) is not None]
-    if len(known_values) < FLEET_LEAST:
+    if len(known_values) < FLEET_MIN:
         return None
     middle = median(known_values)
     return _Median(middle, median(abs(value - middle) for value in known_values))
@@ -222,7 +222,7 @@ def _find_majority(texts: Iterable[str]) -> _Majority | None:
     or if too few kits report a text.
     """
     known_texts = [text for text in texts if text]
-    if len(known_texts) < FLEET_LEAST:
+    if len(known_texts) < FLEET_MIN:
         return None
     ((text, have),) = Counter(known_texts).most_common(1)
     return _Majority(text, have, len(known_texts)) if 2 * have > len(known_texts) else None

@@ -174,15 +174,17 @@ def _describe_links(status: KitStatus) -> dict[str, dict[str, Any]]:
 
 
 def _describe_facts(about: LinkOnlyReport, now: float) -> dict[str, Any]:
-    hold = None
+    throttling = None
     if about.throttled is not None:
-        hold = dict(zip(("now", "sinceBoot"), describe_throttling(about.throttled), strict=True))
+        throttling = dict(
+            zip(("now", "sinceBoot"), describe_throttling(about.throttled), strict=True)
+        )
     return {
         "at": about.at,
         "system": about.system or None,
         "bootCause": about.cause,
         "startsOfDay": about.starts,
-        "throttling": hold,
+        "throttling": throttling,
         "clockAhead": about.clock,
         "signals": {
             name: shift_to_now(hours, about.at, now) for name, hours in about.signals.items()
@@ -193,8 +195,10 @@ def _describe_facts(about: LinkOnlyReport, now: float) -> dict[str, Any]:
 def _make_figures(
     kit_row: Mapping[str, Any], condition: KnownCondition | None, now: float
 ) -> KitFigures:
-    next_word = kit_row["nextCheckIn"]
-    overdue = next_word["due"] if next_word and next_word["state"] != "in time" else None
+    next_check_in = kit_row["nextCheckIn"]
+    overdue = (
+        next_check_in["due"] if next_check_in and next_check_in["state"] != "in time" else None
+    )
     version = kit_row["version"] or ""
     budget = None
     if (account := kit_row["credits"]) is not None:
@@ -240,5 +244,5 @@ def _format_time(throttled: int, bits: int) -> str:
     return "before" if throttled >> SINCE_BOOT & bits else ""
 
 
-def _compute_percent(part: int, whole: int) -> int | None:
-    return -(-100 * max(0, part) // whole) if whole > 0 else None
+def _compute_percent(part: int, total: int) -> int | None:
+    return -(-100 * max(0, part) // total) if total > 0 else None

@@ -82,8 +82,8 @@ def find_call_name(path: str, method: str) -> str:
 
 
 def _remove_secret(path: str) -> str:
-    """Return the path without its secret. A contact's link is valid until someone uses it. Paths
-    for operators and trackers end with a secret.
+    """Return the path with `…` instead of its secret. The last part of the paths of answer links,
+    operators and trackers is a secret.
     """
     if path.startswith(_TRACKERS) and path.count("/") > 2:
         return f"{path[: path.index('/', len(_TRACKERS))]}/…"
@@ -93,7 +93,7 @@ def _remove_secret(path: str) -> str:
 
 
 def write_to_log(line: dict[str, Any]) -> None:
-    """Write a line of the access log as name=value pairs."""
+    """Write a line of the access log to Python's log at INFO, as name=value pairs."""
     log.info("%s", " ".join(f"{name}={_format_value(value)}" for name, value in line.items()))
 
 
@@ -108,7 +108,9 @@ def make_json_writer(emit: Callable[[str], None], clock: Callable[[], float]) ->
 
 
 class AccessLog:
-    """Access log. `write` is called with each line."""
+    """Writes a line for each HTTP call, and counts the call in `figures`. `write` is called with
+    each line.
+    """
 
     def __init__(
         self, write: Write, figures: Figures, *, trusted_networks: Sequence[Network] = ()
@@ -179,7 +181,9 @@ class AccessLog:
         self._write({**line, "why": reason} if reason else line)
 
     def _count_refusal(self) -> bool:
-        """Count a refusal. Return True if the log may contain a separate line about it."""
+        """Count a refusal. Return True if the log may contain a separate line about it. In the
+        first refusal of a minute, log how many refusals of earlier minutes were left out.
+        """
         minute = int(trio.current_time() // 60)
         if minute != self._minute:
             if (excess := self._refusal_count - REFUSALS_PER_MINUTE_MAX) > 0:

@@ -1,4 +1,4 @@
-"""Counters of one hub process since its start. Each label has only few different values."""
+"""Counters and histograms of one hub process since its start. Each label has only a few values."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ from fieldagent.webhook.delivery import HandoverOutcome
 from fieldagent.wire.outcome import Outcome
 
 BUCKET_BOUNDS_S = (0.01, 0.05, 0.25, 1.0, 5.0, 30.0)
-"""Upper bounds of the histogram buckets in seconds. The last bound is longer than any caller
-waits."""
+"""Upper bounds of the histogram buckets in seconds."""
 
 COUNTER_TEXTS = {
     "refusals": "Refused calls, by reason.",

@@ -25,12 +25,13 @@ ANSWER_TIMEOUT_S = 1.5
 """Seconds within which the database must accept a test write, otherwise the hub is not ready. If
 there was another write shortly before, no test write is made, because a load balancer asks every
 few seconds."""
-NO_ROOM = "the disk is full: the agent waits until you free space"
+DISK_FULL = "the disk is full: the agent waits until you free space"
 CALL_ROWS_MAX = 2_000
-"""Largest number of rows that are counted during a call. If there are more, the hub counts them in
-the background."""
+"""Largest length of the queues, in rows, that are counted during a call for metrics. Longer queues
+are counted in the background."""
 EXACT_ITEMS_MAX = 1_000
-"""Largest number of items that are counted exactly at each call."""
+"""Largest number of stored items that are counted exactly. A larger number is estimated from the
+ids."""
 METRICS_TIMEOUT_S = 10.0
 """Seconds within which the metrics must be ready. Prometheus does not wait longer."""
 
@@ -61,16 +62,16 @@ class Health:
         self._stopping = stopping
         self._rows = rows
         self._queues: Queues | None = None
-        """Result of the last count."""
-        self._was_asked = trio.Event()
+        """Result of the last count in the background."""
+        self._count_requested = trio.Event()
 
     async def run(self) -> None:
         """Count long queues in the background after a call for metrics. The call does not wait for
         the result.
         """
         while True:
-            await self._was_asked.wait()
-            self._was_asked = trio.Event()
+            await self._count_requested.wait()
+            self._count_requested = trio.Event()
             self._queues = await measure_backlog(self._store, self._clock())
 
     def make_routes(self, *, figures: bool = True) -> list[Route]:
@@ -106,7 +107,7 @@ class Health:
             try:
                 await self._store.prove()
             except StoreFull:
-                return NO_ROOM
+                return DISK_FULL
             except (StoreFailed, StoreUnavailable):
                 return REASON
             return None
@@ -130,7 +131,7 @@ class Health:
                 failing = await self._store.read(operator_trouble.count_figures)
                 balances = await self._store.read(operator_trouble.list_balances)
                 figures["database_answer_seconds"] = seconds
-        own_figures = {"database_up": int(bool(figures)), "disk_full": int(fault == NO_ROOM)}
+        own_figures = {"database_up": int(bool(figures)), "disk_full": int(fault == DISK_FULL)}
         values = {**own_figures, **figures, **self._counters()}
         families = [*_list_families(values), *self._figures.list_families()]
         faults = [
@@ -156,7 +157,7 @@ class Health:
         if self._queues is None or self._queues.rows <= CALL_ROWS_MAX:
             self._queues = await measure_backlog(self._store, now)
         else:
-            self._was_asked.set()
+            self._count_requested.set()
         return {**figures, **_measure_queues(self._queues, now)}
 
 
@@ -218,7 +219,8 @@ def _list_families(values: Mapping[str, float]) -> Iterator[Family]:
 _IS_SOS = f"kind = '{sos.SOS}'"
 _IS_UNREACHED = "state = 'open' AND unreached IS NOT NULL"
 _SMALL_TABLE_COUNTS = {
-    # An exact count takes a second for ten million items, so estimate it from the ids.
+    # Estimate a large number of items from the ids, because an exact count of ten million items
+    # takes a second.
     "items": f"SELECT CASE WHEN few <= {EXACT_ITEMS_MAX} THEN few"
     " ELSE (SELECT max(id) FROM item) - (SELECT min(id) FROM item) + 1 END FROM (SELECT count(*)"
     f" AS few FROM (SELECT 1 FROM item LIMIT {EXACT_ITEMS_MAX + 1}) AS these) AS counted",
@@ -249,7 +251,7 @@ def _measure_queues(queues: Queues, now: float) -> dict[str, float]:
 
 
 def count_few(db: Db, now: float) -> dict[str, float]:
-    """Return the metrics from tables that stay small, however long the hub runs."""
+    """Return the metrics that short queries compute, by name."""
     (row,) = db.execute(f"SELECT {', '.join(f'({sql})' for sql in _SMALL_TABLE_COUNTS.values())}")
     figures = dict(zip(_SMALL_TABLE_COUNTS, row, strict=True))
     unseen, oldest = figures.pop("sos_open_since"), figures.pop("satellite_messages_since")

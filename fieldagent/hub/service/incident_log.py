@@ -1,4 +1,4 @@
-"""Writes each step of an incident into the hub's log at WARNING."""
+"""Writes each step of an incident to the hub's log, at level WARNING."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 log = logging.getLogger(__name__)
 
 STEPS_MAX = 1_000
-"""Largest number of steps of the last half minute that a starting hub skips. The hub assumes that
-they were logged before it started."""
+"""Largest number of steps in the last `UNSETTLED_S` seconds before the start of the hub, which are
+not logged."""
 UNLOGGED_STEPS = ("item", "answer on the kit")
 """Steps that are not logged because they are frequent. For example, a kit may send a position every
 minute."""
@@ -28,23 +28,23 @@ minute."""
 
 async def run(store: Store, *, clock: Callable[[], float]) -> NoReturn:
     """Log all steps from now on, until cancelled. `clock` returns Unix time."""
-    follower, rest = None, 0.0
+    follower, wait_s = None, 0.0
     while True:
-        news = store.get_event(sos.EVENTS)
+        event_written = store.get_event(sos.EVENTS)
         lines: list[str] = []
         with skip_if_unavailable():
             if follower is None:
                 follower = await _make_follower(store, clock())
             steps = await store.read(
-                partial(_list_behind, place=follower.place, capacity=follower.capacity)
+                partial(_list_next_steps, place=follower.place, capacity=follower.capacity)
             )
             fresh_steps = follower.select_fresh([(each.number, each.at) for each in steps], clock())
             lines = [each.line for each in steps if each.number in fresh_steps]
         for line in filter(None, lines):
             log.warning("%s", line)
         if not lines:
-            await idle.wait_until_due(news, rest)
-            rest = inf
+            await idle.wait_until_due(event_written, wait_s)
+            wait_s = inf
 
 
 class _Step(NamedTuple):
@@ -62,12 +62,12 @@ async def _make_follower(store: Store, now: float) -> Follower:
     sql = "SELECT coalesce(max(id), 0) FROM sos_event WHERE at <= ?"
     ((event_number,),) = await store.read(lambda db: db.execute(sql, now - unsettled))
     follower, capacity = Follower(int(event_number), unsettled), STEPS_MAX
-    steps = await store.read(partial(_list_behind, place=follower.place, capacity=capacity))
+    steps = await store.read(partial(_list_next_steps, place=follower.place, capacity=capacity))
     follower.select_fresh([(each.number, each.at) for each in steps], now)
     return follower
 
 
-def _list_behind(db: Db, place: int, capacity: int) -> list[_Step]:
+def _list_next_steps(db: Db, place: int, capacity: int) -> list[_Step]:
     rows = db.execute(
         "SELECT sos_event.id, at, device.name FROM sos_event JOIN sos ON sos.id = sos_event.sos"
         " JOIN device ON device.id = sos.device WHERE sos_event.id > ? ORDER BY sos_event.id"

@@ -18,7 +18,7 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 class Listeners(NamedTuple):
     direct: list[socket.socket]
     by_socket: list[socket.socket]
-    """Unix socket for a proxy on this machine."""
+    """Unix sockets on which a proxy on this machine connects."""
     by_proxy: list[socket.socket]
     """Sockets for proxies that report the address of their client."""
 
@@ -47,7 +47,7 @@ PROBES = ("/healthz", "/livez")
 
 
 def make_pace(settings: HubSettings, devices: KnownDevices) -> CpuPace:
-    """Return the limits on the processor time of each caller."""
+    """Return the limits on the CPU time that each caller may use."""
     proxies = settings.trusted_proxies
     return CpuPace(
         cookie=sessions.COOKIE,

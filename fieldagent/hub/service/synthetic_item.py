@@ -1,5 +1,5 @@
-"""Synthetic item: once a minute, the hub tests the whole path of an item. The item is pushed,
-stored, and sent to a webhook that the hub itself receives.
+"""Synthetic items: once a minute, the hub sends a test item to itself. The item is pushed, stored,
+and sent to a webhook that the hub itself receives.
 
 The item uses HTTP over a separate loopback port. The server, authentication, intake and webhooks
 are the same as for all items. The access log and the metrics ignore the item. If an address is set,
@@ -63,7 +63,9 @@ RECREATE_TEXT = (
 
 
 class ItemStopped(Exception):
-    """Error: the item has stopped. `stage` is push, store or hook. `why` is a text for people."""
+    """Error: the item was not completed. `stage` is push, store or hook. `why` is a text for
+    people.
+    """
 
     def __init__(self, stage: str, reason: str) -> None:
         super().__init__(f"{stage}: {reason}")
@@ -72,8 +74,8 @@ class ItemStopped(Exception):
 
 
 @dataclass(slots=True)
-class _Journey:
-    """Progress of one synthetic item on its way through the hub."""
+class _Progress:
+    """Progress of one synthetic item: its stage (push, store or hook) and its ids."""
 
     stage: str = "store"
     begun: BegunItem | None = None
@@ -94,8 +96,8 @@ class SyntheticItems:
     """Time (time.monotonic) when the last complete item began. If there was none, the time when
     this hub started."""
     reason: str | None = None
-    """Reason in the log why the last item stopped. Empty if the last item was complete. None if no
-    item was sent."""
+    """Reason why the last item was not completed, as in the log. Empty if it was completed. None
+    before the first item."""
     secret: str = ""
     port: int = 0
 
@@ -107,9 +109,9 @@ class SyntheticItems:
         """Send one item each minute until cancelled."""
         listeners = open_listeners(0, ["127.0.0.1"])
         self.port = get_port(listeners)
-        door = make_patient(make_router(self._make_routes()))
+        router = make_patient(make_router(self._make_routes()))
         serving = partial(
-            serve, door, listeners, stop_event=trio.Event(), note_fault=self.note_fault
+            serve, router, listeners, stop_event=trio.Event(), note_fault=self.note_fault
         )
         async with trio.open_nursery() as nursery:
             await nursery.start(serving)
@@ -163,43 +165,43 @@ class SyntheticItems:
         raise Problem(401, "this post is not a synthetic item of this database")
 
     async def _send_one(self) -> None:
-        started_at, journey = time.monotonic(), _Journey()
+        started_at, progress = time.monotonic(), _Progress()
         stopped: ItemStopped | None = None
-        with trio.move_on_after(ITEM_TIMEOUT_S) as on_its_way:
+        with trio.move_on_after(ITEM_TIMEOUT_S) as scope:
             try:
-                await self._send_item(journey)
+                await self._send_item(progress)
             except ItemStopped as found:
                 stopped = found
-        if on_its_way.cancelled_caught:
-            stopped = ItemStopped(journey.stage, await self._find_reason(journey))
+        if scope.cancelled_caught:
+            stopped = ItemStopped(progress.stage, await self._find_reason(progress))
         self._report(stopped, started_at)
         with trio.move_on_after(ITEM_TIMEOUT_S):
-            await self._clear(journey)
+            await self._clear(progress)
 
-    async def _send_item(self, journey: _Journey) -> None:
-        """Send an item along the whole path. Raises ItemStopped."""
+    async def _send_item(self, progress: _Progress) -> None:
+        """Push an item, and wait until the webhook has accepted it. Raises ItemStopped."""
         try:
             # Also test a write to the store. On a full disk, this small item may fit although
             # larger items do not.
             await self.store.prove()
-            journey.begun = await self.store.commit(
+            progress.begun = await self.store.commit(
                 lambda db: synthetic_rows.begin_item(db, URL, self.clock())
             )
-            if journey.begun is None:
+            if progress.begun is None:
                 raise ItemStopped(
                     "push",
                     f"the workspace of synthetic items has no user or webhook: {RECREATE_TEXT}",
                 )
-            own = journey.begun.own
+            own = progress.begun.own
             self.secret = own.secret
-            journey.stage = "push"
-            journey.request_id = id_ = await self._push(journey.begun)
-            journey.stage = "store"
+            progress.stage = "push"
+            progress.request_id = id_ = await self._push(progress.begun)
+            progress.stage = "store"
             if not await self.store.commit(
                 lambda db: synthetic_rows.add_delivery(db, own, id_, self.clock())
             ):
                 raise ItemStopped("store", "the item was accepted, but is not in the database")
-            journey.stage = "hook"
+            progress.stage = "hook"
             while True:
                 any_write = self.store.get_event(ANY_WRITE_TOPIC)
                 push_state = await self.store.read(
@@ -255,11 +257,11 @@ class SyntheticItems:
     def _add_address(self, reason: str) -> str:
         return f"{self.address}: {reason}" if self.address else reason
 
-    async def _find_reason(self, journey: _Journey) -> str:
+    async def _find_reason(self, progress: _Progress) -> str:
         """Return the reason why the item was not complete within `ITEM_TIMEOUT_S`."""
         late = f"no progress for {ITEM_TIMEOUT_S:g} s"
-        begun_item, id_, push_state = journey.begun, journey.request_id, None
-        if journey.stage != "hook" or begun_item is None:
+        begun_item, id_, push_state = progress.begun, progress.request_id, None
+        if progress.stage != "hook" or begun_item is None:
             return late
         with trio.move_on_after(CHECK_INTERVAL_S):
             try:
@@ -289,8 +291,8 @@ class SyntheticItems:
                 *(stop_error.stage, stop_error.why, self.compute_age()),
             )
 
-    async def _clear(self, journey: _Journey) -> None:
-        begun_item, id_ = journey.begun, journey.request_id
+    async def _clear(self, progress: _Progress) -> None:
+        begun_item, id_ = progress.begun, progress.request_id
         if begun_item is None:
             return
         try:

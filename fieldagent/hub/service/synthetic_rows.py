@@ -1,4 +1,5 @@
-"""Rows of synthetic items in the store: a workspace with a user, a key, a token and a webhook.
+"""Rows that synthetic items need in the store: a workspace with a user, a key, a token and a
+webhook.
 
 The hub processes of a database share these rows. The items themselves are deleted. Each function is
 one operation for `Store.commit` or `read`.
@@ -44,10 +45,12 @@ class OwnRows(NamedTuple):
         """Return the token of the synthetic user."""
         return self._compute_proof("token")
 
-    def _compute_proof(self, what: str) -> str:
-        # Derive the token from the secret. So each hub process knows the token without a file, and
-        # a restart does not create a new token.
-        return f"{what}_{hmac.digest(self.secret.encode(), what.encode(), hashlib.sha256).hex()}"
+    def _compute_proof(self, prefix: str) -> str:
+        # Derive the key and the token from the secret in the database, so that each hub process
+        # knows them without a file.
+        return (
+            f"{prefix}_{hmac.digest(self.secret.encode(), prefix.encode(), hashlib.sha256).hex()}"
+        )
 
 
 class BegunItem(NamedTuple):
@@ -93,14 +96,14 @@ def _find_own(db: Db) -> OwnRows | None:
 
 def _make(db: Db, url: str, now: float) -> OwnRows | None:
     """Create the rows. Return None if another hub process has just created them."""
-    made_rows = db.execute(
+    new_rows = db.execute(
         "INSERT INTO workspace (name, created) VALUES (?, ?) ON CONFLICT (name) DO NOTHING"
         " RETURNING id",
         *(SYNTHETIC, now),
     )
-    if not made_rows:
+    if not new_rows:
         return None
-    workspace = made_rows[0][0]
+    workspace = new_rows[0][0]
     signing = f"{PREFIX}{base64.b64encode(secrets.token_bytes(32)).decode()}"
     member = insert_row(db, "member", type="Integration", name=SYNTHETIC, created=now)
     db.execute("INSERT INTO membership (workspace, member) VALUES (?, ?)", workspace, member)

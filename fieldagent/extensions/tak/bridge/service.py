@@ -32,8 +32,7 @@ from fieldagent.extensions.tak.bridge.users import UserLink
 from fieldagent.extensions.tak.cot import CotEvent
 from fieldagent.extensions.tak.events import ChatReceipt, TakUnit
 from fieldagent.extensions.tak.map_events import SentPosition
-from fieldagent.hub.api.event_stream import AT_ONCE as AT_ONE_LOOK
-from fieldagent.hub.api.event_stream import UNSETTLED_S, Follower
+from fieldagent.hub.api.event_stream import ROWS_PER_READ, UNSETTLED_S, Follower
 from fieldagent.hub.bridge import tenure
 from fieldagent.hub.bridge.connecting import ConnectionLost
 from fieldagent.hub.bridge.contract import BridgeHost
@@ -168,7 +167,7 @@ class _Bridge:
         new = [each for each in items if each.id in fresh_items]
         if new:
             await persist(store, lambda db: self._add_items(db, new, follower.place, now))
-        return len(new) >= AT_ONE_LOOK
+        return len(new) >= ROWS_PER_READ
 
     def _add_items(self, db: Db, new: Sequence[records.NewItem], up_to: int, now: float) -> None:
         people = records.list_people(db, self._workspace)
