@@ -1,5 +1,6 @@
-"""Handles `kit.properties` on a card of `build/image`. At each start, this module takes a new file
-from the boot partition, configures Debian's programs, and writes the results to the partition.
+"""Applies `kit.properties` from a memory card that `build/image` made. At each start of the system,
+this module moves a new file from the boot partition, writes the configuration of Debian's programs,
+and reports the results on the partition.
 
     python3 -m fieldagent.kit.card take     before the network
     python3 -m fieldagent.kit.card check    once all has started
@@ -36,8 +37,8 @@ CHECK_INTERVAL_S = 10.0
 
 
 def store_card(root: Path) -> str:
-    """Take the file from the card, and return ''. If the file is wrong, return the reason. The file
-    then stays on the card, and the earlier settings stay valid. Raises OSError.
+    """Move the file from the card to the system, and return ''. If the file is invalid, return the
+    reason. The file then stays on the card, and the earlier settings stay valid. Raises OSError.
     """
     wrong = ""
     if waiting := _find_waiting_card(root):
@@ -47,7 +48,8 @@ def store_card(root: Path) -> str:
         except InvalidSettings as faults:
             wrong = str(faults)
         except OSError as error:
-            # A damaged boot partition must not prevent the network.
+            # Continue without the file, so that a damaged boot partition does not prevent the
+            # network.
             wrong = f"{waiting}: {describe_reason(error)}"
     kept_settings = read_kept_settings(root)
     for name, content in card_format.make_files(kept_settings).items():
@@ -74,8 +76,8 @@ def _read(path: Path) -> str:
 
 
 def read_kept_settings(root: Path) -> dict[str, str]:
-    """Return the settings that were taken from the card. Return an empty dict if there were none so
-    far, or if the kept file is unreadable.
+    """Return the last valid settings from the card, by name. The result is empty if there were
+    none, or if the copy of them is unreadable.
     """
     try:
         return card_format.parse(
@@ -160,8 +162,8 @@ def describe_result(
 
 
 def check(root: Path) -> None:
-    """Check the results of the start, and write them to the card if they have changed. Raises
-    OSError.
+    """Check the settings until they all work, or for `TIMEOUT_S`. Write the result to the card if
+    it has changed. Raises OSError.
     """
     kept_settings, until = read_kept_settings(root), time.monotonic() + TIMEOUT_S
     while (

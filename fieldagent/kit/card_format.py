@@ -15,10 +15,11 @@ from fieldagent.system.properties import InvalidSettings, Key, WrongProperty, re
 
 NAME = "kit.properties"
 MARKER_FILE = "kit.txt"
-"""File in the boot partition that marks such a card. Other cards have cloud-init or neither."""
+"""File on the boot partition of a card that `build/image` made. Other cards are configured by
+cloud-init or manually."""
 ADAPTER = "wlan0"
 CAMP = "192.168.4.1/24"
-"""The kit's own address as an access point."""
+"""Address and network of a kit that is a Wi-Fi access point."""
 CAMP_NETWORK = "192.168.4.0/24"
 PORTAL_PORT = 9093
 """Value of the agent's `page-portal-port`."""
@@ -90,8 +91,8 @@ def read_time_zone(value: str) -> str:
 
 
 def read_interface(value: str) -> str:
-    """Parse an IPv4 or IPv6 address with the length of its network. Raises WrongProperty for any
-    other value.
+    """Parse an IPv4 or IPv6 address with a prefix length, such as 10.0.0.5/24. Raises WrongProperty
+    for any other value.
     """
     try:
         if "/" in value:
@@ -104,7 +105,9 @@ def read_interface(value: str) -> str:
 
 
 def read_address(value: str) -> str:
-    """Parse an IPv4 or IPv6 address without a network. Raises WrongProperty for any other value."""
+    """Parse an IPv4 or IPv6 address without a prefix length. Raises WrongProperty for any other
+    value.
+    """
     try:
         return str(ipaddress.ip_address(value))
     except ValueError:
@@ -159,8 +162,8 @@ def parse(text: str, path: Path) -> dict[str, str]:
 
 
 def derive_pre_shared_key(name: str, secret: str) -> str:
-    """Return the key of WPA2 (IEEE 802.11, J.4), so that the file does not reveal a password that
-    is also used elsewhere.
+    """Return the pre-shared key of WPA2 (IEEE 802.11, J.4) as 64 hexadecimal digits. The file
+    contains the key, because the password may also be used elsewhere.
     """
     if _PRE_SHARED.fullmatch(secret):
         return secret

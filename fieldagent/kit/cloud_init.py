@@ -19,7 +19,7 @@ from fieldagent.system.text_files import read_text_file
 
 GROUPS = ["adm", "dialout", "netdev", "plugdev", "sudo"]
 FILE_ORDER = ("meta-data", "network-config", "user-data")
-"""Order of writing. The last file makes cloud-init read the other files."""
+"""Order in which the files are written. cloud-init reads the others only if the last one exists."""
 
 _LOGIN = re.compile(r"[a-z_][a-z0-9_-]{0,30}")
 _KEY = re.compile(r"(ssh|ecdsa|sk)-[a-z0-9@.-]+ [A-Za-z0-9+/]+=*( [^\n]*)?")

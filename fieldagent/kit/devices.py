@@ -1,4 +1,4 @@
-"""Detection of the devices at a kit's ports.
+"""Detects the devices at a kit's ports.
 
 Each radio and modem defines its own recognition. This module uses the radios and modems that the
 settings know. A port is opened once for each speed.
@@ -53,13 +53,13 @@ class FoundDevice(NamedTuple):
 
 
 def get_radios() -> list[Recognition]:
-    """Return the recognitions of all known radios that have one: radios between kits, and radios
-    for handhelds.
+    """Return the recognitions of all kinds of radios: first those between kits, then those for
+    handhelds.
     """
     parts = [part for part in get_device_parts().values() if part.kinds]
     in_turn = sorted(parts, key=lambda part: not part.station)
     recognitions = [each for part in in_turn for each in get_devices(part)]
-    # List a firmware that serves both purposes only once.
+    # A firmware may serve both purposes: list it only once.
     return list({each.name: each for each in recognitions}.values())
 
 
@@ -81,39 +81,43 @@ async def detect_devices(places: Sequence[str], kinds: Sequence[Recognition]) ->
     """
     devices: dict[str, FoundDevice] = {}
 
-    async def ask(place: str) -> None:
+    async def detect(place: str) -> None:
         devices[place] = await detect_device(place, kinds)
 
     async with trio.open_nursery() as nursery:
         for place in places:
-            nursery.start_soon(ask, place)
+            nursery.start_soon(detect, place)
     return [devices[place] for place in places]
 
 
 async def detect_device(place: str, kinds: Sequence[Recognition]) -> FoundDevice:
-    """Detect the device at a serial port, or at tcp://host."""
+    """Detect the device at a serial port, or at tcp://HOST. A failure is a result with a
+    `reason`.
+    """
     if is_serial(place):
         finding = check_serial_port(Path(place))
         if reason := _find_console(place) if finding.good else finding.text:
             return FoundDevice(place, reason=reason)
     device = FoundDevice(place)
     try:
-        device = await _ask(place, kinds)
-    except* PortInUse as taken:
-        device = FoundDevice(place, reason=str(get_first_error(taken)), in_use=True)
-    except* (PortLost, RadioLost) as lost:
-        device = FoundDevice(place, reason=str(get_first_error(lost)))
+        device = await _probe_place(place, kinds)
+    except* PortInUse as in_use:
+        device = FoundDevice(place, reason=str(get_first_error(in_use)), in_use=True)
+    except* (PortLost, RadioLost) as loss:
+        device = FoundDevice(place, reason=str(get_first_error(loss)))
     return device
 
 
-async def _ask(place: str, kinds: Sequence[Recognition]) -> FoundDevice:
-    """Return the device that answers. Raises PortLost and RadioLost, in groups."""
+async def _probe_place(place: str, kinds: Sequence[Recognition]) -> FoundDevice:
+    """Open the place once for each speed or TCP port, until a device is recognised, and return it.
+    Raises PortLost and RadioLost, in exception groups.
+    """
     unknown_devices: list[UnrecognisedDevice] = []
     loss: PortLost | None = None
-    for baud, tcp_port, asked_kinds in _list_openings(place, kinds):
+    for baud, tcp_port, tried_kinds in _list_openings(place, kinds):
         try:
             async with open_line(place, baud, tcp_port) as line:
-                answer = await recognise(line, asked_kinds, kinds)
+                answer = await recognise(line, tried_kinds, kinds)
                 if isinstance(answer, Recognition):
                     return FoundDevice(place, answer.name, await answer.read_report(line))
                 unknown_devices.append(answer)
@@ -134,11 +138,13 @@ async def _ask(place: str, kinds: Sequence[Recognition]) -> FoundDevice:
 def _list_openings(
     place: str, kinds: Sequence[Recognition]
 ) -> Iterator[tuple[int, int, list[Recognition]]]:
-    """Yield the speeds, or TCP ports, at which to open the place, each with the kinds to try."""
+    """Yield tuples of a speed (0 over TCP), a TCP port (0 for a serial port, or if `place` contains
+    it) and the kinds to try.
+    """
     if is_serial(place):
         in_turn = sorted(kinds, key=lambda each: each.order)
-        for baud, asked_kinds in groupby(in_turn, key=lambda each: each.baud):
-            yield baud, 0, list(asked_kinds)
+        for baud, tried_kinds in groupby(in_turn, key=lambda each: each.baud):
+            yield baud, 0, list(tried_kinds)
         return
     by_network = [each for each in kinds if each.tcp_port]
     if _has_port(place):

@@ -14,12 +14,14 @@ from fieldagent.wire import nmea
 
 NAME = "gnss"
 SENTENCE_TIMEOUT_S = 1.3
-"""Longest time in seconds until a receiver sends something."""
+"""Longest time in seconds until a receiver, which sends once a second, is heard."""
 FIX_WAIT_MAX_S = 2.0
 
 
 async def check_receiver(line: DeviceLine) -> DeviceReport:
-    """Report on a receiver, which sends its position once a second."""
+    """Read NMEA sentences until the receiver reports its number of satellites, or for
+    `FIX_WAIT_MAX_S`. Return a report on the receiver.
+    """
     sentences: list[str] = []
 
     def find_position(data: bytes) -> int | None:

@@ -28,15 +28,15 @@ START_TIMEOUT_S = 600.0
 """Longest time in seconds until a machine has started."""
 CHECK_INTERVAL_S = 1.0
 BOOTS = 3
-"""Maximum number of starts of the kit during a trial. If the kit starts more often, the trial is
-considered the cause."""
+"""Maximum number of boots during the trial of a program or of settings. After more boots, the trial
+has failed."""
 WORKING_STATES = {"ready": 2, "busy": 2, "no service": 1}
 """States in which a channel works; a higher number is better."""
 
 
 @dataclass(frozen=True, slots=True)
 class HealthConditions:
-    """Conditions from before a change that must be true again afterwards."""
+    """State of the agent before a change, which the agent must reach again after the change."""
 
     settings: Path
     channels: Mapping[str, str] = field(default_factory=dict)
@@ -57,8 +57,8 @@ def call_systemctl(*arguments: str) -> None:
 
 
 def restart_others() -> None:
-    """Restart other running units of the program, because these units still run the old program
-    file.
+    """Restart the other running systemd units of the program, because they still run the old
+    program file.
     """
     for unit in OTHER_UNITS:
         with suppress(OSError):

@@ -13,8 +13,8 @@ from fieldagent.system.terminal import escape_line
 from fieldagent.system.wording import describe_reason
 
 TIMEOUT = 150.0
-"""Timeout in seconds. It is longer than a session, because a request to cancel waits for the
-session's end."""
+"""Timeout of a request in seconds. It is longer than a satellite session, because a request to
+cancel a Package waits for the end of the session."""
 
 UNKNOWN = (
     ". It is unknown whether it has done this: before you call again, check with"
@@ -24,7 +24,9 @@ _NO_AGENT = "the program at this port is not fieldagent: its answer is"
 
 
 class CallFailed(Exception):
-    """A request failed. `code` is the exit code of the command."""
+    """Error: the request failed. The message is for people, and `code` is the exit code of the
+    command.
+    """
 
     def __init__(self, message: str, code: int) -> None:
         super().__init__(message)

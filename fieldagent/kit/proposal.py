@@ -25,7 +25,9 @@ SECRETS = ("-token", "-key", "-pin")
 
 
 class DeviceSeat(NamedTuple):
-    """Settings that configure one port: the port, and the kind of the device."""
+    """The settings of one port: the name of the port's setting, and the name of the setting for the
+    kind of device.
+    """
 
     port: str
     kind: str
@@ -33,7 +35,7 @@ class DeviceSeat(NamedTuple):
     names: Collection[str]
     """Names of the device kinds that can have these settings."""
     load_kind: Callable[[str], DeviceKind] | None = None
-    """Function that loads a kind with settings of its own. None if the kinds have none."""
+    """Loads a kind that has additional settings. None if no kind has any."""
 
 
 def _choose_seat(port: str, part: KitPart) -> DeviceSeat:
@@ -50,8 +52,8 @@ SEAT_ORDER = (
         for port, part in sorted(get_device_parts().items(), key=lambda each: bool(each[1].station))
     ),
 )
-"""Devices in order of choice. Radios between kits are the last choice for a radio with several
-uses, because a single kit has no use for them."""
+"""Ports in the order in which they get detected devices. The port for radio between kits comes
+last. A radio that could also serve another purpose is more useful there on a single kit."""
 DEFAULT_BY_NAME = {key.name: key.default for key in list_all_keys()}
 
 
@@ -75,21 +77,21 @@ class Proposal(NamedTuple):
 def propose(
     devices: Sequence[FoundDevice], text: str, extra_settings: Mapping[str, str] = {}
 ) -> Proposal:
-    """Return the settings to make in the settings file `text`. `extra_settings` contains other
-    settings from the user.
+    """Return the settings to add or change in the settings file `text`. `extra_settings` contains
+    settings from the user, from which missing settings are taken.
     """
     before = dict(pairs_in(text))
     by_port: dict[str, Mapping[str, str]] = {}
     needed: dict[str, Sequence[str]] = {}
     device_by_port = {seat.port: _find_at(before.get(seat.port), devices) for seat in SEAT_ORDER}
-    kept_pairs = [
+    kept_ports = [
         port
         for port, seat in zip(device_by_port, SEAT_ORDER, strict=True)
         if port in before and _can_stay(device_by_port[port], seat, before)
     ]
-    free = [each for each in devices if each not in [device_by_port[port] for port in kept_pairs]]
+    free = [each for each in devices if each not in [device_by_port[port] for port in kept_ports]]
     for seat in SEAT_ORDER:
-        if seat.port in kept_pairs:
+        if seat.port in kept_ports:
             by_port[seat.port] = _propose_kind(device_by_port[seat.port], seat, before)
             continue
         fits = [each for each in free if each.kind in seat.names]
@@ -105,7 +107,7 @@ def propose(
             name for name in needed_settings if name not in before and name not in pairs
         ]:
             needed[seat.port] = missing
-    return Proposal(by_port, kept_pairs, needed)
+    return Proposal(by_port, kept_ports, needed)
 
 
 def _find_at(port: str | None, devices: Sequence[FoundDevice]) -> FoundDevice | None:
@@ -126,7 +128,7 @@ def _can_stay(
 
 
 def _is_recognizable(seat: DeviceSeat, old_settings: Mapping[str, str]) -> bool:
-    """Return True if the configured device could be recognised."""
+    """Return True if detection can recognise the configured kind of device."""
     name = _describe_setting(seat, old_settings)
     if seat.kind and name not in seat.names:
         return False
@@ -140,7 +142,7 @@ def _describe_setting(seat: DeviceSeat, old_settings: Mapping[str, str]) -> str:
 def _propose_kind(
     device: FoundDevice | None, seat: DeviceSeat, old_settings: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return the setting for the kind of device, or an empty dict if it is already set."""
+    """Return the setting for the kind of device, or an empty dict if it has this value already."""
     if device is None or not seat.kind or not device.kind:
         return {}
     return (

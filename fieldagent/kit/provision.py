@@ -20,17 +20,17 @@ from fieldagent.system.properties import InvalidSettings, read, read_file
 from fieldagent.system.wording import describe_reason
 
 BOOT = (Path("/boot/firmware"), Path("/boot"))
-"""Boot partition of Raspberry Pi OS and of Debian."""
+"""Mount points of the boot partition: in Raspberry Pi OS, and in Debian."""
 NAME = "fieldagent.properties"
 NAMES = (NAME, f"{NAME}.txt")
 """Possible names of the file. Windows' Notepad adds the ending `.txt`, and Windows hides it."""
 RESULT = "fieldagent-result.txt"
 APPLIED_CARD_FILE = "fieldagent.taken"
 AUTHORITY, UPDATE_KEY = "hub-ca.pem", "update.pub"
-"""Public certificate of the hub's authority, and public key of the programs' builder. The agent's
-user cannot read the card itself."""
+"""Other files to move from the card: the certificate of the hub's certificate authority, and the
+public key that signs updates. The agent's user cannot read the card itself."""
 GROUP = "fieldagent"
-"""Group of the unit that reads the settings."""
+"""Group of the agent's systemd unit, which must read the settings."""
 
 
 def provision(folders: Sequence[Path], target: Path, *, as_json: bool) -> int:
@@ -89,8 +89,8 @@ def _apply_card(card: Path, target: Path, as_json: bool) -> int:
     names = sorted(pairs)
     report = f"The kit has applied these settings: {', '.join(names)}."
     report += " The file itself was erased: it held keys.\n"
-    # Write the result first. If power fails after the next line, this code does not run again, and
-    # the errors of an earlier start would stay in the result.
+    # Write the result before the card's file is deleted. If power failed in between, this code
+    # would not run again, and the result would still contain the errors of an earlier start.
     replace_file(card.with_name(RESULT), report.encode())
     rename_file(card, card.with_name(APPLIED_CARD_FILE))
     erase(card.with_name(APPLIED_CARD_FILE))

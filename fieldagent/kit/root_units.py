@@ -1,5 +1,5 @@
-"""Common parts of a kit's root units: their folder, which only one unit uses at a time, and the
-files that the agent writes for them.
+"""Common functions of a kit's systemd units that run as root: their folder, which only one unit
+uses at a time, and the files that the agent writes for them.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def make_folder(folder: Path) -> None:
 
 
 @contextmanager
-def wait_until_alone(folder: Path) -> Iterator[None]:
+def lock_folder(folder: Path) -> Iterator[None]:
     """Make the folder, and wait until no other root unit uses it. The lock is held inside the
     block. Raises OSError.
     """
@@ -46,11 +46,11 @@ def read_offer(offer: Path) -> bytes | None:
     agent's user, or None if there is no such file. Links are not followed, and reading never
     blocks, because the agent's user may have put any kind of file in its place. Raises OSError.
     """
-    offer_text: str | None = run_as_owner(offer.parent, partial(_read_left, offer))
+    offer_text: str | None = run_as_owner(offer.parent, partial(_read_file, offer))
     return None if offer_text is None else offer_text.encode("latin-1")
 
 
-def _read_left(offer: Path) -> str | None:
+def _read_file(offer: Path) -> str | None:
     try:
         file = os.open(offer, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -58,8 +58,8 @@ def _read_left(offer: Path) -> str | None:
     except OSError:
         return ""
     if not stat.S_ISREG(os.fstat(file).st_mode):
-        # A folder is opened without an error, but Python raises one when it makes a stream of the
-        # folder.
+        # Return for a folder, which `os.open` accepts, because `os.fdopen` would raise
+        # IsADirectoryError.
         os.close(file)
         return ""
     with os.fdopen(file, "rb") as stream:
@@ -68,14 +68,14 @@ def _read_left(offer: Path) -> str | None:
 
 def remove_offer(offer: Path) -> None:
     """Remove a processed offer, so that it is not processed again. Raises OSError."""
-    run_as_owner(offer.parent, partial(_remove_left, offer))
+    run_as_owner(offer.parent, partial(_remove_file, offer))
 
 
-def _remove_left(offer: Path) -> None:
+def _remove_file(offer: Path) -> None:
     try:
         offer.unlink(missing_ok=True)
     except IsADirectoryError:
-        # Rename a folder with that name, because it would trigger the path unit again and again.
+        # A folder with that name would trigger the path unit again and again: rename it.
         offer.rename(offer.with_name(f"{offer.name}.folder-{time.time_ns()}"))
     sync_folder(offer.parent)
 

@@ -11,7 +11,7 @@ names depend on the order in which devices were plugged in."""
 
 
 def list_serial_ports(dev: Path = DEV, tty: Path = TTY) -> list[str]:
-    """Return one name for each port with hardware."""
+    """Return one path for each serial port with hardware, a lasting one if possible."""
     names: dict[Path, str] = {}
     for pattern in PATTERNS:
         for path in sorted(dev.glob(pattern)):

@@ -28,8 +28,7 @@ AGE_MAX_S = 3600.0
 
 
 CLOCK_MOVE_MAX_S = 3600.0
-"""Maximum seconds, in total, by which the clock may be moved after the first time that it was set
-in a boot."""
+"""Seconds by which a later time in the same boot may differ from the first time that was set."""
 
 
 class ClockNotSet(ValueError):
@@ -77,8 +76,8 @@ def set_clock(
 
 
 def _refuse_again(folder: Path | None, now: Reading, unix: float) -> None:
-    """Record the first time in a boot. Raises ClockNotSet if a later time differs too much from the
-    first, and OSError.
+    """Record the first time in a boot. Raises ClockNotSet if a later time differs from the first by
+    more than `CLOCK_MOVE_MAX_S`, and OSError.
     """
     if folder is None:
         return

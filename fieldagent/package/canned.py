@@ -1,7 +1,7 @@
-"""Canned texts: the most common texts about an SOS. Each takes one or two bytes on the air.
+"""Canned texts: the most common texts about an SOS.
 
-People read and write the texts. Only between kits and the hub, a number replaces the text
-(`docs/reference/on-air.md`, "Canned words"). The number of a text never changes.
+Messages between kits and the hub contain the number of such a text, one or two bytes, instead of
+the text (`docs/reference/on-air.md`, "Canned words"). The number of a text never changes.
 """
 
 from __future__ import annotations

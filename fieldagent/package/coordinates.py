@@ -23,7 +23,7 @@ TEXT_MAX = 64
 
 
 ZERO_TOLERANCE_DEGREES = 1e-4
-"""Distance in degrees (11 m) up to which a position counts as 0, 0."""
+"""Largest latitude and longitude, in degrees (11 m), at which a position counts as 0, 0."""
 
 
 def is_zero_position(latitude: float, longitude: float, blur: float = 0.0) -> bool:

@@ -14,8 +14,8 @@ from fieldagent.system.lazy_dataclass import dataclass
 
 
 class Stage(IntEnum):
-    """Stages of an item at its addressee, by their numbers on the air. A higher number is not
-    always a later stage.
+    """Stages of an item at its addressee, by their numbers on the air. `STAGE_ORDER` contains their
+    order.
     """
 
     STORED = 0
@@ -99,7 +99,7 @@ class ChannelDelivery:
     status: Status | None = None
     reason: str = ""
     begins_after: float = 0.0
-    """Seconds from the acceptance of the Package until it may begin on this channel."""
+    """Seconds from the acceptance of the Package until this channel may send it."""
 
 
 def get_terminal_status(deliveries: Iterable[ChannelDelivery]) -> Status | None:

@@ -42,8 +42,8 @@ class PastDelivery(NamedTuple):
 
 
 Steps = Sequence[tuple[float, float]]
-"""Pairs of a time in seconds and the share that is delivered by this time, in ascending order.
-Empty if no Package was delivered."""
+"""Pairs of a time in seconds and the share (0 to 1) of Packages that are delivered within this
+time, in ascending order. Empty if no Package was delivered."""
 
 
 class Forecast(NamedTuple):
@@ -53,7 +53,7 @@ class Forecast(NamedTuple):
     """Seconds from the earliest start until half of the Packages are delivered. None if fewer than
     half were delivered."""
     p90: float | None
-    """Seconds from the earliest start until nine of ten Packages are delivered. None if fewer were
+    """Seconds from the earliest start until 90 % of the Packages are delivered. None if fewer were
     delivered."""
     share: float
     """Share, 0 to 1, of the Packages that are delivered in the end."""
@@ -104,7 +104,9 @@ def compute_share_within(steps: Steps, seconds: float) -> float:
 
 
 def measure_accuracy(deliveries: Sequence[PastDelivery], now: float) -> ForecastAccuracy:
-    """Compare the forecast at the start of each delivery with the result of the delivery."""
+    """Compute for each delivery the forecast that was possible at its start, and compare it with
+    the result.
+    """
     forecasts = within = 0
     for delivery in deliveries:
         forecast = make_forecast(
@@ -125,20 +127,22 @@ def _choose_deliveries(deliveries: Sequence[PastDelivery], now: float) -> Sequen
         (delivery for delivery in deliveries if delivery.begun <= now),
         key=lambda delivery: -delivery.begun,
     )
-    near = [
+    same_hour = [
         delivery
         for delivery in known_deliveries
         if _compute_day_difference(delivery.begun, now) <= TIME_OF_DAY_DISTANCE_S
     ]
-    return (near if len(near) >= SAME_HOUR_PACKAGES_MIN else known_deliveries)[:PACKAGES_USED_MAX]
+    return (same_hour if len(same_hour) >= SAME_HOUR_PACKAGES_MIN else known_deliveries)[
+        :PACKAGES_USED_MAX
+    ]
 
 
 def _compute_day_difference(first_time: float, second_time: float) -> float:
     """Return the seconds between two times of day, at most half a day. The arguments are Unix
     times.
     """
-    apart = (first_time - second_time) % _DAY_S
-    return min(apart, _DAY_S - apart)
+    difference = (first_time - second_time) % _DAY_S
+    return min(difference, _DAY_S - difference)
 
 
 def _get_waiting_time(delivery: PastDelivery, now: float) -> tuple[float, bool]:
@@ -154,7 +158,7 @@ def _compute_shares(deliveries: Sequence[PastDelivery], now: float) -> list[tupl
     """Return pairs of a time in seconds and the share that is delivered by this time, in ascending
     order.
     """
-    # If times are equal, count deliveries first.
+    # Put deliveries before other ends at the same time, as the estimator requires.
     ended_deliveries = sorted(
         (seconds, not is_delivered)
         for seconds, is_delivered in (_get_waiting_time(delivery, now) for delivery in deliveries)

@@ -39,7 +39,7 @@ _DELTA = (
     56 * _THIRD_FLATTENING**3 / 15 - 136 * _THIRD_FLATTENING**4 / 35,
     4279 * _THIRD_FLATTENING**4 / 630,
 )
-"""Coefficients that convert a conformal latitude into a latitude."""
+"""Coefficients of the series that converts a conformal latitude into a geodetic latitude."""
 _SCALE, _EAST, _SOUTH = 0.9996, 500_000, 10_000_000
 _POLAR_SCALE, _POLE = 0.994, 2_000_000
 
@@ -111,7 +111,7 @@ def _read_in_zone(zone: int, band: str, digits: str) -> tuple[float, float] | No
     if not 1 <= zone <= 60:
         return None
     for east, north in _find_metres_in_zone(zone, lowest, digits):
-        latitude, longitude = _of_mercator(zone, east, north)
+        latitude, longitude = _convert_mercator(zone, east, north)
         in_band = lowest - _MARGIN < latitude < highest + _MARGIN
         if in_band and _can_be_in(zone, latitude, longitude):
             return latitude, longitude
@@ -119,8 +119,9 @@ def _read_in_zone(zone: int, band: str, digits: str) -> tuple[float, float] | No
 
 
 def _find_metres_in_zone(zone: int, lowest: float, digits: str) -> list[tuple[float, float]]:
-    """Return the possible positions in metres. There are several, because row letters repeat. On
-    the southern hemisphere, the north value is negative.
+    """Return the possible positions of an MGRS square as east and north in metres. There are
+    several, because row letters repeat every 2 000 km. On the southern hemisphere, north is
+    negative.
     """
     if match := _METRES.fullmatch(digits):
         return [(float(match[1]), float(match[2]) - (_SOUTH if lowest < 0 else 0))]
@@ -134,7 +135,9 @@ def _find_metres_in_zone(zone: int, lowest: float, digits: str) -> list[tuple[fl
 
 
 def _find_square_middle(digits: str, columns: str, rows: str) -> tuple[float, float] | None:
-    """Return the middle of an MGRS square, in metres from the first letters."""
+    """Return the middle of an MGRS square as east and north in metres from the square of the first
+    letters. Return None if the letters or digits are invalid.
+    """
     match = _GRID_DIGITS.fullmatch(digits)
     if match is None or match[1] not in columns or match[2] not in rows:
         return None
@@ -150,22 +153,22 @@ def _find_square_middle(digits: str, columns: str, rows: str) -> tuple[float, fl
     )
 
 
-def _of_mercator(zone: int, east: float, north: float) -> tuple[float, float]:
+def _convert_mercator(zone: int, east: float, north: float) -> tuple[float, float]:
     xi, eta = north / (_SCALE * _RECTIFYING), (east - _EAST) / (_SCALE * _RECTIFYING)
     up, across = xi, eta
     for order, beta in enumerate(_BETA, 1):
         up -= beta * sin(2 * order * xi) * cosh(2 * order * eta)
         across -= beta * cos(2 * order * xi) * sinh(2 * order * eta)
-    latitude = _of_conformal(asin(sin(up) / cosh(across)))
+    latitude = _convert_conformal(asin(sin(up) / cosh(across)))
     return latitude, _rotate(6 * zone - 183 + degrees(atan2(sinh(across), cos(up))))
 
 
 def _can_be_in(zone: int, latitude: float, longitude: float) -> bool:
-    near = (0.0, -_MARGIN, _MARGIN)
+    offsets = (0.0, -_MARGIN, _MARGIN)
     return any(
         _find_zone(latitude + up, _rotate(longitude + offset)) == zone
-        for up in near
-        for offset in near
+        for up in offsets
+        for offset in offsets
     )
 
 
@@ -188,15 +191,17 @@ def _read_at_pole(letter: str, digits: str) -> tuple[float, float] | None:
         east, north = square[0] + letters.east, square[1] + letters.north
     else:
         return None
-    latitude, longitude = _of_stereographic(east - _POLE, north - _POLE, is_south=letter in "AB")
+    latitude, longitude = _convert_stereographic(
+        east - _POLE, north - _POLE, is_south=letter in "AB"
+    )
     # The same letters exist on both halves, which meet at the pole's meridian. So check that the
     # position is on the half of `letter`.
-    is_there = latitude >= 84 - _MARGIN if letter in "YZ" else latitude <= -80 + _MARGIN
+    is_at_pole = latitude >= 84 - _MARGIN if letter in "YZ" else latitude <= -80 + _MARGIN
     is_west = east < _POLE
-    return (latitude, longitude) if is_there and is_west == (letter in "AY") else None
+    return (latitude, longitude) if is_at_pole and is_west == (letter in "AY") else None
 
 
-def _of_stereographic(east: float, north: float, *, is_south: bool) -> tuple[float, float]:
+def _convert_stereographic(east: float, north: float, *, is_south: bool) -> tuple[float, float]:
     """Return latitude and longitude in degrees. `east` and `north` are distances from the pole in
     metres.
     """
@@ -204,13 +209,13 @@ def _of_stereographic(east: float, north: float, *, is_south: bool) -> tuple[flo
         (1 + _ECCENTRICITY) ** (1 + _ECCENTRICITY) * (1 - _ECCENTRICITY) ** (1 - _ECCENTRICITY)
     )
     tangent = hypot(east, north) * flattened / (2 * _RADIUS * _POLAR_SCALE)
-    latitude = _of_conformal(pi / 2 - 2 * atan(tangent))
+    latitude = _convert_conformal(pi / 2 - 2 * atan(tangent))
     if is_south:
         return -latitude, degrees(atan2(east, north))
     return latitude, degrees(atan2(east, -north))
 
 
-def _of_conformal(chi: float) -> float:
+def _convert_conformal(chi: float) -> float:
     return degrees(chi + sum(each * sin(2 * at * chi) for at, each in enumerate(_DELTA, 1)))
 
 

@@ -14,7 +14,7 @@ from fieldagent.system.lazy_dataclass import dataclass
 
 def format_short_sos_number(sos_number: int) -> str:
     """Return the last three digits of the number that a kit gave an SOS. Together with the kit's
-    name, they show people which SOS is meant. Programs use the whole number.
+    name, they show people which SOS is meant. Programs use the full number.
     """
     return f"{abs(sos_number) % 1000:03}"
 

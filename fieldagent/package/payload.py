@@ -64,16 +64,16 @@ def encode_payload(
     sos: bool = False,
     extra: Mapping[str, Any] = MappingProxyType({}),
 ) -> str:
-    """Return the compact JSON of one delivery. The text is ASCII, so that it fits into an
-    environment variable. `extra` contains additional members of the event.
+    """Return a payload as compact JSON. The text is ASCII, so that it can be an environment
+    variable in any locale. `extra` contains additional members of the event.
     """
     members = make_event(item, timestamp) | dict(extra) | ({"sos": True} if sos else {})
     return encode_event(request_id, sender, members)
 
 
 def encode_event(request_id: str, sender: Identity, members: Mapping[str, Any]) -> str:
-    """Return the compact JSON of one delivery, as `encode_payload` does, for an event that is not
-    made from an item.
+    """Return a payload as compact JSON, as `encode_payload` does, with an event of these `members`,
+    which was not made from an item.
     """
     document = {
         "requestId": request_id,

@@ -1,4 +1,4 @@
-"""Parses JSON: makes a Package from a posted body, or raises an error with all faults of the body.
+"""Parses a posted JSON body into a Package, or raises an error with all faults of the body.
 
 Field names, ranges and default priorities are those of the interface document, "Local Package".
 """
@@ -289,13 +289,13 @@ def read_check_in(value: Any) -> int:
     return seconds
 
 
-def _read_whole_number(value: Any) -> int:
+def _read_natural_number(value: Any) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 2**63:
         raise WrongValue("must be a whole number of 0 or more")
     return value
 
 
-def _read_said(value: Any) -> IncidentState:
+def _read_incident_state(value: Any) -> IncidentState:
     try:
         return IncidentState(value)
     except ValueError:
@@ -318,7 +318,7 @@ KINDS: Items = {
         CommandAnswer,
         50,
         {
-            "number": Field(_read_whole_number, "number", required=True),
+            "number": Field(_read_natural_number, "number", required=True),
             "outcome": Field(_read_command_outcome, "outcome", required=True),
             "body": Field(_read_base64, "body", required=True),
         },
@@ -327,9 +327,9 @@ KINDS: Items = {
         IncidentUpdate,
         SOS_PRIORITY - 1,
         {
-            "number": Field(_read_whole_number, "incident", required=True),
-            "state": Field(_read_said, "state", required=True),
-            "station": Field(_read_whole_number, "station"),
+            "number": Field(_read_natural_number, "incident", required=True),
+            "state": Field(_read_incident_state, "state", required=True),
+            "station": Field(_read_natural_number, "station"),
             "by": Field(read_text, "by"),
             "text": Field(read_text, "text"),
             "proof": Field(_read_base64, "proof"),
@@ -340,7 +340,7 @@ KINDS: Items = {
         12,
         {
             "body": Field(_read_base64, "body", required=True),
-            "station": Field(_read_whole_number, "station"),
+            "station": Field(_read_natural_number, "station"),
         },
     ),
 }
@@ -491,8 +491,8 @@ def is_sos(document: Any) -> bool:
 def _read_sos(
     document: dict[str, Any], kinds: Items, faults: list[Fault]
 ) -> tuple[Any, dict[str, Any]]:
-    """Return the first readable item of an SOS, and its other readable members. If no item is
-    readable, return a message with the text SOS_WITHOUT_TEXT.
+    """Return the first item of an SOS that can be read, and the other readable members. If no item
+    can be read, return a Message with the text `SOS_WITHOUT_TEXT`.
     """
     other_members = {name: value for name, value in document.items() if name not in kinds}
     routing = read_members(other_members, ROUTING, "", faults, extra_members=kinds)

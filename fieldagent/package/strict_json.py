@@ -1,7 +1,7 @@
 """Strict parser of JSON bodies (RFC 8259). The time for parsing is proportional to the length.
 
-The sender may be anonymous. So a body with more structure than any body of the interface is refused
-after its first thousand parts, before any object is built.
+The sender may be anonymous. So a body with more strings, brackets and commas than a valid body can
+have is refused before any object is built.
 """
 
 from __future__ import annotations

@@ -122,7 +122,7 @@ def split_into_legs(points: Sequence[PlacedPoint], pause: float) -> list[list[Pl
 
 
 def _group_by_owner(places: Sequence[PlacedPoint]) -> dict[str, list[PlacedPoint]]:
-    """Return the tracks by owner, each in order of time."""
+    """Return the points by owner, each list in order of time."""
     tracks: dict[str, list[PlacedPoint]] = {}
     for each in sorted(places, key=lambda each: each.moment):
         if isinstance(each.place, Location):

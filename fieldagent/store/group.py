@@ -1,4 +1,4 @@
-"""Group commit: all concurrent writers share one transaction, and therefore one sync.
+"""Group commit: all concurrent writers share one transaction, and therefore one sync to disk.
 
 When `commit` returns, the data is on disk. If a transaction fails, its operations are repeated one
 by one, so that one failing operation does not make the others fail.
@@ -22,7 +22,8 @@ C = TypeVar("C")
 T = TypeVar("T")
 
 GATHER_S = 0.002
-"""Seconds for which a commit waits for new orders from the callers of the previous commit."""
+"""Seconds for which a transaction waits for further orders, because the callers of the previous
+transaction often write again immediately."""
 
 
 class StoreFull(Exception):
@@ -64,7 +65,8 @@ class Order(Generic[C]):
     for each order."""
     argument: Any = None
     pay: Pay = field(default_factory=get_payer)
-    """CPU account of the caller. The orders of one transaction share its CPU time."""
+    """Charges the caller with CPU seconds. The orders of one transaction share its CPU time
+    equally."""
 
 
 def carry_out(orders: Sequence[Order[C]], connection: C) -> None:
@@ -101,7 +103,7 @@ class GroupCommit(Generic[C]):
         """First final error of the disk, or None if there was none. It stays set until the program
         restarts."""
         self.writing_since = inf
-        """Start of the current commit (trio's clock); `inf` if there is none."""
+        """Time on trio's clock when the current transaction began; `inf` if there is none."""
 
     async def commit(self, operation: Callable[[C], T]) -> T:
         """Run `operation` in a transaction. Its changes are on disk when the method returns.
@@ -125,7 +127,8 @@ class GroupCommit(Generic[C]):
         if self.failed is not None:
             raise self.failed
         if self._has_ended:
-            # If the caller and the store are cancelled together, the store may end first.
+            # The store may end first if it and the caller are cancelled together. Then raise
+            # Cancelled, not StoreFailed.
             await trio.lowlevel.checkpoint_if_cancelled()
             raise StoreFailed("the journal has been closed, as the program stops")
         order.caller = trio.lowlevel.current_task()

@@ -11,8 +11,8 @@ LATER_VERSION_TEXT = (
     "{} was written by a later version of fieldagent ({}), and is not changed: install the later"
     " version again, or put back the copy from before the upgrade"
 )
-"""Text for people about a database of a later version. `docs/how-to/update.md` has the same text
-under Rollback; a test compares them."""
+"""Text for people about a database of a later version. `docs/how-to/update.md` contains the same
+text under Rollback."""
 
 
 EARLIER_VERSION_TEXT = (

@@ -29,7 +29,7 @@ from fieldagent.system.sentence import sentence
 log = logging.getLogger(__name__)
 
 COPIED_PAGES = 1_000
-"""Number of copied pages between two reports of progress."""
+"""Number of pages that are copied between two reports of progress."""
 CHECK = "PRAGMA quick_check(1)"
 _DISK_ERROR_CODES = (
     *(sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB),
@@ -121,7 +121,9 @@ def connect(
 
 
 def _close_alike(path: Path) -> None:
-    """Set the file's mode on the log and index beside it, as SQLite does for new files."""
+    """Set the file's permissions also on its write-ahead log and the log's index, as SQLite does
+    for new files.
+    """
     mode = path.stat().st_mode & 0o777
     for suffix in ("-wal", "-shm"):
         with suppress(OSError):

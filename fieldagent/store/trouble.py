@@ -17,7 +17,8 @@ from pathlib import Path
 from fieldagent.store.schema import WrongVersion
 
 FULL_BYTES = 64 << 10
-"""Free bytes below which a disk counts as full. A log's index needs 32 KiB."""
+"""Free bytes below which a disk counts as full. The index of SQLite's write-ahead log needs 32
+KiB."""
 
 
 class Unusable(Exception):
@@ -25,7 +26,7 @@ class Unusable(Exception):
 
 
 class WrittenByOtherVersion(Unusable):
-    """Another version of the program has written the file."""
+    """Error: another version of the program has written the file."""
 
 
 def is_damage(error: BaseException) -> bool:

@@ -1,4 +1,4 @@
-"""Interface between the spool and the hooks.
+"""Interface between the spool, which keeps deliveries, and the hooks, which accept them.
 
 A hook is a function that accepts one delivery and returns the result. `dispatch` decides which
 delivery is next and when. The spool keeps deliveries on disk, one row each, in order of arrival.
@@ -24,7 +24,7 @@ class Delivery:
     request_id: str
     lane: str
     """Name of the lane. Deliveries of one lane are handed over one after another, in order of
-    arrival. Each sender has a lane. Each SOS has its own lane, so that it never waits for other
+    arrival. Each sender has a lane. Each SOS has a separate lane, so that it never waits for other
     deliveries."""
     body: str
     """Inbound payload as compact JSON."""
@@ -102,7 +102,7 @@ class Spool(Protocol):
         """Return the oldest waiting delivery of each lane, the earliest `not_before` first."""
 
     def get_news(self) -> trio.Event:
-        """Return an event that is set at the next arrival or replay after this call."""
+        """Return an event that is set when a delivery arrives or is replayed after this call."""
 
     async def mark_handed_over(self, request_id: str) -> None:
         """Record that the hook has accepted the delivery, so that it is not tried again."""
@@ -113,7 +113,7 @@ class Spool(Protocol):
         """Record `tries` failed attempts. The next attempt is at the Unix time `due_time`."""
 
     async def hasten(self) -> None:
-        """Make all failed deliveries due at once."""
+        """Make all failed deliveries due immediately."""
 
     async def bury(self, request_id: str, reason: str) -> None:
         """Keep the delivery, but do not try it again until a person replays it."""

@@ -25,7 +25,7 @@ from fieldagent.agent.settings import Settings, get_channels, load
 from fieldagent.kit import kit_health
 from fieldagent.kit.kit_health import HealthConditions
 from fieldagent.kit.provision import GROUP
-from fieldagent.kit.root_units import read_offer, read_trial, remove_offer, wait_until_alone
+from fieldagent.kit.root_units import lock_folder, read_offer, read_trial, remove_offer
 from fieldagent.package.package import Channel
 from fieldagent.system.exit_codes import ERROR, OK, REFUSED
 from fieldagent.system.folder import replace_file, sync_folder
@@ -75,7 +75,7 @@ def continue_trial(
     """Complete a trial, and then process the agent's offer. If OSError is raised, the next start of
     the unit repeats the steps. Meanwhile the agent continues to run.
     """
-    with wait_until_alone(place.folder):
+    with lock_folder(place.folder):
         try:
             ended_trial = _run_steps(place)
             _remove_files(place)

@@ -34,7 +34,7 @@ from fieldagent.extensions.fleet.system_slots import SystemSlots
 from fieldagent.extensions.fleet.trial import Place, finish_trial, send_to_hub
 from fieldagent.kit import kit_health, root_units
 from fieldagent.kit.kit_health import HealthConditions
-from fieldagent.kit.root_units import wait_until_alone
+from fieldagent.kit.root_units import lock_folder
 from fieldagent.system.exit_codes import ERROR, OK
 from fieldagent.system.folder import replace_file, sync_folder
 from fieldagent.system.lazy_dataclass import dataclass
@@ -117,7 +117,7 @@ def continue_trial(place: Place, slots: SystemSlots) -> int:
         # The command that began the trial made this check too, but only before the first piece was
         # written.
         kit_health.wait_until_safe_to_stop(load(Path(trial.settings)).api_port)
-    with wait_until_alone(place.folder):
+    with lock_folder(place.folder):
         try:
             return _run_steps(place, slots)
         except (OSError, UpdateRefused, InvalidSettings):

@@ -27,7 +27,7 @@ from fieldagent.extensions.fleet.debian_packages import NotInstalled
 from fieldagent.kit import kit_health, root_units
 from fieldagent.kit.kit_health import HealthConditions
 from fieldagent.kit.local_http import CallFailed, call
-from fieldagent.kit.root_units import wait_until_alone
+from fieldagent.kit.root_units import lock_folder
 from fieldagent.system.exit_codes import ERROR, OK
 from fieldagent.system.folder import replace_file, sync_folder
 from fieldagent.system.lazy_dataclass import dataclass
@@ -119,7 +119,7 @@ def continue_trial(place: Place) -> int:
     """Do the remaining steps. If OSError or InvalidSettings is raised, the next start of the unit
     repeats the steps. Meanwhile the agent continues to run with the current program.
     """
-    with wait_until_alone(place.folder):
+    with lock_folder(place.folder):
         try:
             return _run_steps(place)
         except (OSError, InvalidSettings):

@@ -21,7 +21,7 @@ from fieldagent.extensions.fleet.fetching import ServerUnreachable, UpdateRefuse
 from fieldagent.extensions.fleet.settings_trial import SettingsPlace
 from fieldagent.extensions.fleet.trial import Place
 from fieldagent.extensions.fleet.update_order import UpdateOrder
-from fieldagent.kit.root_units import read_offer, remove_offer, wait_until_alone
+from fieldagent.kit.root_units import lock_folder, read_offer, remove_offer
 from fieldagent.system.exit_codes import IO_FAILED, OK, REFUSED
 from fieldagent.system.log_lines import print_failure, refuse_settings
 from fieldagent.system.properties import InvalidSettings
@@ -44,7 +44,7 @@ def process_offer(order: UpdateOrder, place: Place) -> int:
     others = (place.trial, place.system, SettingsPlace(place.folder).trial)
     try:
         while True:
-            with wait_until_alone(place.folder):
+            with lock_folder(place.folder):
                 # After a power failure, the other units continue their trials first.
                 if not any(each.exists() for each in others):
                     return _process_stored_offer(order, place)
