@@ -1,4 +1,4 @@
-"""Writes an OpenAPI description as a page of Markdown, for people who read and search."""
+"""Converts an OpenAPI description into a Markdown page for the web site."""
 
 from __future__ import annotations
 
@@ -9,21 +9,25 @@ from typing import Any
 METHODS = ("get", "post", "put", "patch", "delete")
 
 
-def page(title: str, description: Mapping[str, Any]) -> str:
-    """Return the page of an OpenAPI 3.1 `description`: each call, then each schema."""
+def make_page(title: str, description: Mapping[str, Any]) -> str:
+    """Return an OpenAPI 3.1 `description` as Markdown: each call, then each schema."""
     parts = [f"# {title[0].upper() + title[1:]}", description["info"].get("description", "")]
     parts.append("Made from what `GET /openapi.json` answers, which programs read.")
     for path, item in sorted(description["paths"].items()):
         for method in METHODS:
             if method in item:
-                parts += _call(method, path, item[method], item, description)
+                parts += _describe_call(method, path, item[method], item, description)
     parts.append("## Schemas")
     for name, schema in sorted(description["components"]["schemas"].items()):
-        parts += [f"### {name}", _plain(schema.get("description", "")), *_members(schema)]
+        parts += [
+            f"### {name}",
+            _escape_markdown(schema.get("description", "")),
+            *_describe_members(schema),
+        ]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def _call(
+def _describe_call(
     method: str,
     path: str,
     call: Mapping[str, Any],
@@ -31,8 +35,8 @@ def _call(
     description: Mapping[str, Any],
 ) -> Iterator[str]:
     yield f"## {method.upper()} {path}"
-    yield _plain(call.get("summary", "")) + "."
-    yield _plain(call.get("description", ""))
+    yield _escape_markdown(call.get("summary", "")) + "."
+    yield _escape_markdown(call.get("description", ""))
     parameters = [
         _resolved(each, description)
         for each in [*item.get("parameters", ()), *call.get("parameters", ())]
@@ -41,33 +45,33 @@ def _call(
         yield _table(
             ("parameter", "in", "value", ""),
             [
-                (_code(each["name"]), each["in"], _type(each["schema"]), _described(each))
+                (_code(each["name"]), each["in"], _describe_type(each["schema"]), _described(each))
                 for each in parameters
             ],
         )
     body = call.get("requestBody")
     if body:
-        yield f"Takes {_content(_resolved(body, description))}."
+        yield f"Takes {_describe_content(_resolved(body, description))}."
     answers = [
-        (_code(status), _plain(answer.get("description", "")), _content(answer))
+        (_code(status), _escape_markdown(answer.get("description", "")), _describe_content(answer))
         for status, response in call["responses"].items()
         for answer in [_resolved(response, description)]
     ]
     yield _table(("status", "means", "body"), answers)
 
 
-def _members(schema: Mapping[str, Any]) -> Iterator[str]:
+def _describe_members(schema: Mapping[str, Any]) -> Iterator[str]:
     required = schema.get("required", ())
     members = schema.get("properties", {})
     if not members:
-        yield _type(schema)
+        yield _describe_type(schema)
         return
     yield _table(
         ("member", "value", ""),
         [
             (
                 _code(name) + ("" if name in required else " (may be absent)"),
-                _type(each),
+                _describe_type(each),
                 _described(each),
             )
             for name, each in members.items()
@@ -75,16 +79,16 @@ def _members(schema: Mapping[str, Any]) -> Iterator[str]:
     )
 
 
-def _content(message: Mapping[str, Any]) -> str:
-    """Return the media types with their schemas."""
+def _describe_content(message: Mapping[str, Any]) -> str:
+    """Return the media types of a body and their schemas as text for a table cell."""
     return ", ".join(
-        f"{_code(media.partition(';')[0])} {_type(each.get('schema', {}))}".strip()
+        f"{_code(media.partition(';')[0])} {_describe_type(each.get('schema', {}))}".strip()
         for media, each in message.get("content", {}).items()
     )
 
 
-def _type(schema: Any) -> str:
-    """Return a schema in a few words; a named one as a link to it."""
+def _describe_type(schema: Any) -> str:
+    """Return a short text about a schema for a table cell. A named schema becomes a link."""
     if not isinstance(schema, Mapping):
         return ""
     if "$ref" in schema:
@@ -92,7 +96,7 @@ def _type(schema: Any) -> str:
         return f"[{name}](#{name.lower()})"
     for word in ("oneOf", "anyOf", "allOf"):
         if word in schema:
-            return " or ".join(filter(None, map(_type, schema[word])))
+            return " or ".join(filter(None, map(_describe_type, schema[word])))
     if "enum" in schema:
         return ", ".join(_code(json.dumps(each)) for each in schema["enum"])
     if "const" in schema:
@@ -100,10 +104,10 @@ def _type(schema: Any) -> str:
     kinds = schema.get("type", "")
     kind = " or ".join(kinds) if isinstance(kinds, list) else str(kinds)
     if "items" in schema:
-        of = _type(schema["items"])
+        of = _describe_type(schema["items"])
         kind += f" of {of}" if of else ""
     elif isinstance(schema.get("additionalProperties"), Mapping):
-        of = _type(schema["additionalProperties"])
+        of = _describe_type(schema["additionalProperties"])
         kind += f" of {of}" if of else ""
     return kind + _bounds(schema)
 
@@ -117,7 +121,9 @@ def _bounds(schema: Mapping[str, Any]) -> str:
 
 
 def _described(part: Mapping[str, Any]) -> str:
-    return _plain(part.get("description") or part.get("schema", {}).get("description", ""))
+    return _escape_markdown(
+        part.get("description") or part.get("schema", {}).get("description", "")
+    )
 
 
 def _resolved(node: Mapping[str, Any], description: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -142,6 +148,6 @@ def _code(text: str) -> str:
     return f"`{text}`"
 
 
-def _plain(text: str) -> str:
-    """Return a text of the description with all Markdown escaped."""
+def _escape_markdown(text: str) -> str:
+    """Return `text` with all Markdown characters escaped."""
     return "".join(f"\\{mark}" if mark in "\\`*_[]<>{}#|" else mark for mark in text)

@@ -1,4 +1,4 @@
-"""Packs a folder into a zip file that Python can run, each file as small as DEFLATE allows.
+"""Packs a folder into a zip file that Python can run, with the best possible DEFLATE compression.
 
     PYTHON build/archive.py FOLDER TARGET UNIX_TIME LIBRARIES
 
@@ -42,7 +42,7 @@ def by_zlib(content: bytes) -> bytes:
     return squeeze.compress(content) + squeeze.flush()
 
 
-def archive(files: dict[str, bytes], made_at: int, pack: Pack) -> bytes:
+def make_archive(files: dict[str, bytes], made_at: int, pack: Pack) -> bytes:
     """Return the zip file (APPNOTE.TXT 6.3): each file after its header (4.3.7), then all headers
     again (4.3.12), then their position (4.3.16).
     """
@@ -70,4 +70,4 @@ if __name__ == "__main__":
     sys.path.insert(0, sys.argv[4])
     paths = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*")}
     contents = {name: paths[name].read_bytes() for name in sorted(paths) if paths[name].is_file()}
-    target.write_bytes(archive(contents, int(sys.argv[3]), tightest()))
+    target.write_bytes(make_archive(contents, int(sys.argv[3]), tightest()))

@@ -1,4 +1,4 @@
-"""Compiles each source below a folder, for the Python that runs this.
+"""Compiles each source in a folder and its subfolders, for the Python that runs this script.
 
     PYTHON -X no_debug_ranges build/bytecode.py FOLDER [TARGET]
 
@@ -19,7 +19,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 UNCHECKED_HASH = (1).to_bytes(4, "little")
-"""Flag of PEP 552: not compared with its source, which is in another folder."""
+"""Flags field of a .pyc file (PEP 552): Python does not compare the file with its source, which is
+in another folder."""
 
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 DOCUMENTED = (ast.Module, ast.ClassDef, *FUNCTIONS)
@@ -40,7 +41,8 @@ OFTEN = (
     "fieldagent/cli/hub/__init__.py",
     *(f"fieldagent/kit/{name}.py" for name in ("__init__", "local_http")),
 )
-"""Modules below `SELDOM` that each agent or each command loads at its start."""
+"""Modules in the folders of `SELDOM` that are compiled anyway, because each agent or command loads
+them at its start."""
 SELDOM = (
     *("fieldagent/cli/", "fieldagent/kit/", "fieldagent/extensions/lab/"),
     "fieldagent/extensions/fleet/",
@@ -114,7 +116,9 @@ def forget_types(syntax: ast.Module) -> None:
 
 
 def blocks(syntax: ast.Module) -> Iterator[ast.AST]:
-    """Yield the module and all statements. Expressions contain none, and are nine of ten nodes."""
+    """Yield the module and all statements. Expressions are skipped: they contain no statements and
+    are 90 % of the nodes.
+    """
     waiting: list[ast.AST] = [syntax]
     while waiting:
         yield (node := waiting.pop())

@@ -1,8 +1,9 @@
-"""Writes the descriptions of the APIs as files, and removes the tables that they are made from.
+"""Writes the OpenAPI descriptions as JSON files, and removes the Python tables from which they are
+generated.
 
     PYTHON build/description.py FOLDER
 
-A gateway then reads a file, and neither compiles the tables nor keeps them in memory.
+A gateway then reads a file, instead of compiling the tables and keeping them in memory.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ TABLES = (
     *("fieldagent/*/description", "fieldagent/extensions/*/hub/description.py"),
     *("fieldagent/http/openapi_parts.py", "fieldagent/page/map_description.py"),
 )
-"""The tables, and modules that only they import."""
+"""Patterns of the Python tables, and of modules that only the tables import."""
 
 
 def main(tree: Path) -> None:

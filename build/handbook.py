@@ -25,7 +25,7 @@ NAMES = {
     "fr": "Français",
     "uk": "Українська",
 }
-"""Name of each language in that language."""
+"""Names of the languages, each in its own language, by language code."""
 PAGE = Template("""\
 <!doctype html>
 <html lang="$language">
@@ -47,8 +47,8 @@ $text</main>
 """)
 
 
-def page(language: str) -> str:
-    """Return the whole HTML page of one language."""
+def make_page(language: str) -> str:
+    """Return the HTML page of the handbook in one language."""
     source = (SOURCES / f"{language}.md").read_text()
     others = (
         f"<strong>{NAMES[each]}</strong>\n"
@@ -67,7 +67,7 @@ def page(language: str) -> str:
 def main() -> None:
     stale = []
     for language in LANGUAGES:
-        path, made = PAGES / f"{language}.html", page(language)
+        path, made = PAGES / f"{language}.html", make_page(language)
         if "--check" not in sys.argv:
             path.write_text(made)
         elif not path.exists() or path.read_text() != made:

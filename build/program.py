@@ -1,5 +1,5 @@
-"""Contents of `build/zipapp` and `build/deb`: the program and its libraries, as sources without
-native code.
+"""Makes the contents of `build/zipapp` and `build/deb`: the program and its libraries, as sources
+without native code.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from version import write_into
 ROOT = Path(__file__).resolve().parent.parent
 PYTHON = ROOT / ".venv/bin/python"
 EARLIEST = 315532800
-"""Unix time of 1980-01-01, the earliest in a zip file."""
+"""Unix time of 1980-01-01, the earliest date that a zip file can contain."""
 NATIVE = (".so", ".pyd", ".dylib", ".a")
 UNUSED = (
     "**/__pycache__",
@@ -26,7 +26,7 @@ UNUSED = (
     "**/py.typed",
     "bin",
     "**/_tests",
-    # For systems other than Linux.
+    # Modules for systems other than Linux.
     "trio/_core/_io_kqueue.py",
     "trio/_core/_io_windows.py",
     "trio/_core/_generated_io_kqueue.py",
@@ -39,7 +39,7 @@ UNUSED = (
     "trio/_wait_for_object.py",
     "trio/testing/_[a-z]*.py",
     "trio/_tools",
-    # For trio's own prompt.
+    # Modules of trio's interactive interpreter.
     "trio/__main__.py",
     "trio/_repl.py",
     "serial/urlhandler",
@@ -63,14 +63,14 @@ UNUSED = (
     "websockets/proxy.py",
     "websockets/speedups.c",
     "websockets/__main__.py",
-    # The page uses only the library file of Leaflet.
+    # Files of XStatic-Leaflet except the library file, which is all that the page uses.
     "XStatic_*.pth",
     "xstatic/pkg/leaflet/data/images",
     "xstatic/pkg/leaflet/data/*.map",
     "xstatic/pkg/leaflet/data/leaflet-src*",
-    # Its command is never called.
+    # Command of cbor2, which the program does not call.
     "cbor2/tool.py",
-    # The license is this one or MIT's, which is beside it.
+    # The license is Apache 2 or MIT. The MIT license stays.
     "**/LICENSE.APACHE2",
     # Libraries whose license is a separate file.
     *(
@@ -145,8 +145,8 @@ sys.exit(main())
 
 @contextmanager
 def show_steps(target: Path, total: int) -> Iterator[Callable[[], None]]:
-    """Show the progress of a build with `total` steps. The function in the context is called before
-    each step.
+    """Yield a function that the caller must call before each of the `total` steps of a build. It
+    prints the progress.
     """
     sys.path.append(str(ROOT))
     from fieldagent.system.progress import Progress
@@ -156,8 +156,10 @@ def show_steps(target: Path, total: int) -> Iterator[Callable[[], None]]:
         yield lambda: progress.show(next(done), total)
 
 
-def install(tree: Path) -> None:
-    """Install everything into an empty folder. Exits with a message if that fails."""
+def install_program(tree: Path) -> None:
+    """Install the program and its libraries into an empty folder. Exits with a message if this
+    fails.
+    """
     if not PYTHON.exists():
         subprocess.run([ROOT / "build/venv"], check=True)
     install_dependencies(tree)
@@ -174,12 +176,14 @@ def install(tree: Path) -> None:
 
 
 def prepare_descriptions(tree: Path) -> None:
-    """Replace the tables of the APIs with files, after extensions have been left out."""
+    """Replace the tables of the APIs by JSON files. Call it after extensions were removed."""
     run(PYTHON, "-I", ROOT / "build/description.py", tree)
 
 
-def made_at() -> int:
-    """Return the Unix time for all files."""
+def get_build_time() -> int:
+    """Return the Unix time that all files of a build get: `SOURCE_DATE_EPOCH`, or 1980-01-01 if it
+    is not set or earlier.
+    """
     return max(EARLIEST, int(os.environ.get("SOURCE_DATE_EPOCH", EARLIEST)))
 
 
@@ -203,7 +207,7 @@ def refuse_native(tree: Path) -> None:
 
 
 def run(python: str | Path, *arguments: str | Path) -> None:
-    # The order of sets in compiled code depends on the hash seed.
+    # Fix the hash seed, because the order of sets in compiled code depends on it.
     environment = {**os.environ, "PYTHONHASHSEED": "0"}
     done = subprocess.run([python, *arguments], env=environment, stdin=subprocess.DEVNULL)
     if done.returncode:

@@ -1,4 +1,4 @@
-"""Writes the contents of a build beside it, as CycloneDX 1.5 (https://cyclonedx.org).
+"""Writes a software bill of materials of a build, as CycloneDX 1.5 (https://cyclonedx.org).
 
     build/sbom.py FILE [ROOT]      FILE.cdx.json; ROOT is the system that an image was made of
 
@@ -25,7 +25,9 @@ REQUIREMENT = re.compile(r"([A-Za-z0-9_.-]+)==(\S+) --hash=sha256:([0-9a-f]{64})
 
 
 def write(made: Path, root: Path | None = None) -> Path:
-    """Write the list beside `made`: a program, a package, or an image of the system in `root`."""
+    """Write the file `MADE.cdx.json`. `made` is a program, a package, or an image of the system in
+    the folder `root`.
+    """
     itself = {
         "type": "application",
         "name": made.name,
@@ -34,8 +36,8 @@ def write(made: Path, root: Path | None = None) -> Path:
     }
     installed = [*root.glob("opt/*/lib/python*/site-packages")] if root else []
     components = [
-        *(_distributions(installed) if installed else _libraries()),
-        *(_packages(root) if root else ()),
+        *(_list_distributions(installed) if installed else _list_libraries()),
+        *(_list_packages(root) if root else ()),
     ]
     document = {
         "bomFormat": "CycloneDX",
@@ -54,8 +56,10 @@ def _sha256(made: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _libraries() -> Iterator[dict[str, Any]]:
-    """Yield the libraries in the program, with the hash of each downloaded file."""
+def _list_libraries() -> Iterator[dict[str, Any]]:
+    """Yield the components for the libraries in the program, with the SHA-256 of each downloaded
+    file.
+    """
     for name, version, digest in REQUIREMENT.findall((HERE / "requirements.txt").read_text()):
         yield {
             **_component("library", name, version, f"pkg:pypi/{name.lower()}@{version}"),
@@ -68,15 +72,15 @@ def _libraries() -> Iterator[dict[str, Any]]:
     }
 
 
-def _distributions(folders: list[Path]) -> Iterator[dict[str, Any]]:
-    """Yield the Python packages that are installed in these folders."""
+def _list_distributions(folders: list[Path]) -> Iterator[dict[str, Any]]:
+    """Yield the components for the Python packages that are installed in these folders."""
     found = distributions(path=[str(folder) for folder in folders])
     for name, version in sorted((each.name, each.version) for each in found):
         yield _component("library", name, version, f"pkg:pypi/{name.lower()}@{version}")
 
 
-def _packages(root: Path) -> Iterator[dict[str, Any]]:
-    """Yield the Debian packages of an image."""
+def _list_packages(root: Path) -> Iterator[dict[str, Any]]:
+    """Yield the components for the Debian packages of the system in `root`."""
     form = "--showformat=${Package} ${Version} ${Architecture}\n"
     query = ["dpkg-query", f"--admindir={root}/var/lib/dpkg", "--show", form]
     for line in sorted(subprocess.check_output(query, text=True).splitlines()):

@@ -72,8 +72,12 @@ settings of a radio that `radio-protocol` does not name.
 
 
 def page() -> str:
-    of_agent = table([*agent.KEYS, *list_part_keys()], agent.get_needs()) + modems() + radios()
-    of_hub = table(hub.KEYS, {}) + satellite_operators() + people()
+    of_agent = (
+        table([*agent.KEYS, *list_part_keys()], agent.get_needs())
+        + make_modem_tables()
+        + make_radio_tables()
+    )
+    of_hub = table(hub.KEYS, {}) + make_operator_table() + make_contact_table()
     return HEAD + AGENT + of_agent + HUB + of_hub
 
 
@@ -89,8 +93,8 @@ operator](../how-to/add-an-operator.md) how to write your own.
 """
 
 
-def satellite_operators() -> str:
-    """Return the available operators as a table."""
+def make_operator_table() -> str:
+    """Return a Markdown table of the available satellite operators."""
     rows = [
         f"| `{kind.name}` | {kind.description} | {_names(key.name for key in kind.keys)} |\n"
         for kind in get_operators().values()
@@ -109,8 +113,8 @@ contact](../how-to/add-an-operator.md#add-a-kind-of-contact) shows how to write 
 """
 
 
-def people() -> str:
-    """Return the available kinds of contact as a table."""
+def make_contact_table() -> str:
+    """Return a Markdown table of the available kinds of contact."""
     rows = [
         f"| `{kind.name}` | {kind.form or 'from the browser'} |"
         f" {_names(key.name for key in kind.keys) or 'none'} |\n"
@@ -131,8 +135,8 @@ own.
 """
 
 
-def modems() -> str:
-    """Return the available satellite modems as a table, and the settings of all as another one."""
+def make_modem_tables() -> str:
+    """Return two Markdown tables: the available satellite modems, and their settings."""
     kinds = [load_modem(name) for name in modem_names()]
     rows = [f"| `{kind.name}` | {kind.description} | {_facts(kind.facts)} |" for kind in kinds]
     keys = [key for kind in kinds for key in kind.keys]
@@ -143,8 +147,8 @@ def _facts(facts: Mapping[str, str]) -> str:
     return "; ".join(f"`{name}`: {means}" for name, means in facts.items())
 
 
-def radios() -> str:
-    """Return the available radios as a table, and the settings of all as another one."""
+def make_radio_tables() -> str:
+    """Return two Markdown tables: the available radios, and their settings."""
     kinds = [
         part.load_kind(name)
         for part in get_device_parts().values()

@@ -19,15 +19,17 @@ from fieldagent.system.signed_release import PROGRAM, SYSTEM
 from fieldagent.system.system_image import SUFFIX, UnreadableImage, decode_image
 
 
-def parser_of(name: str) -> argparse.ArgumentParser:
-    """Return a parser whose unknown options go to minisign."""
+def make_parser(name: str) -> argparse.ArgumentParser:
+    """Return a command-line parser with `--days`. The caller passes unknown options to minisign."""
     parser = argparse.ArgumentParser(prog=name, allow_abbrev=False)
     parser.add_argument("--days", type=int, default=90)
     return parser
 
 
 def sign(path: Path, kind: str, version: str, days: int, options: Sequence[str]) -> None:
-    """Write `PATH.minisig`, or exit with minisign's error."""
+    """Sign the file with minisign, and write `PATH.minisig`. The signature expires in `days` days.
+    If minisign fails, exit with its exit code.
+    """
     today = datetime.now(UTC).date()
     text = f"fieldagent {kind} {version}, signed {today}, expires {today + timedelta(days=days)}"
     try:
@@ -39,12 +41,12 @@ def sign(path: Path, kind: str, version: str, days: int, options: Sequence[str])
     print(f"{path}.minisig: {text}")
 
 
-def kind_of(path: Path) -> str:
+def get_kind(path: Path) -> str:
     return SYSTEM if path.name.endswith(SUFFIX) else PROGRAM
 
 
-def version_of(program: Path) -> str:
-    if kind_of(program) == SYSTEM:
+def read_version(program: Path) -> str:
+    if get_kind(program) == SYSTEM:
         try:
             return decode_image(program.read_bytes()).name.version
         except (OSError, UnreadableImage) as wrong:

@@ -35,7 +35,7 @@ from fieldagent.system.system_image import (
 from fieldagent.system.zstd import ZstdFailed, pack, unpack
 
 QUICK = ("-12",)
-"""Compression of pieces: 490 MiB of a system become 205 MB."""
+"""zstd level of pieces, with which a system of 490 MiB becomes 205 MB."""
 
 
 def main() -> None:
@@ -47,29 +47,33 @@ def main() -> None:
 
 
 def make(source: Path, name: SystemName, target: Path) -> None:
-    """Write the list of its pieces, and the missing pieces. Raises ZstdFailed, OSError."""
+    """Write the image of the file system `source`: the list of pieces to `target`, and the pieces
+    to the folder of the list. Raises ZstdFailed, OSError.
+    """
     folder = Path(make_pieces_folder(str(target)))
     folder.mkdir(parents=True, exist_ok=True)
     with source.open("rb") as file:
         size = os.fstat(file.fileno()).st_size
 
-        def packed(content: bytes) -> SystemPiece:
-            return put(folder, content, pack(content, effort=QUICK))
+        def pack_whole_piece(content: bytes) -> SystemPiece:
+            return store_piece(folder, content, pack(content, effort=QUICK))
 
         with ThreadPoolExecutor(os.cpu_count()) as workers:
-            pieces = [*workers.map(packed, read_in_pieces(make_reader(file.fileno()), size))]
+            pieces = [
+                *workers.map(pack_whole_piece, read_in_pieces(make_reader(file.fileno()), size))
+            ]
     target.write_bytes(encode_image(SystemImage(name, size, pieces)))
 
 
 def make_delta(target: Path, before: Path) -> Path:
-    """Write the list for kits with the system `before`: the changed pieces, each as a difference if
-    that is smaller. Raises UnreadableImage, ZstdFailed, OSError.
+    """Write the list of pieces for kits with the system `before`, and return its path. A changed
+    piece is a difference if that is smaller. Raises UnreadableImage, ZstdFailed, OSError.
     """
     new, old = (decode_image(each.read_bytes()) for each in (target, before))
     folder = Path(make_pieces_folder(str(target)))
-    read_new, read_old = stored(target, new), stored(before, old)
+    read_new, read_old = make_stored_reader(target, new), make_stored_reader(before, old)
 
-    def changed(number: int) -> SystemPiece:
+    def pack_piece(number: int) -> SystemPiece:
         piece = new.pieces[number]
         if number < len(old.pieces) and old.pieces[number].content == piece.content:
             return piece
@@ -77,23 +81,25 @@ def make_delta(target: Path, before: Path) -> Path:
         patch = pack(content, read_around(read_old, old.size, number), QUICK)
         if len(patch) >= (folder / piece.file).stat().st_size:
             return piece
-        return put(folder, content, patch, differs=True)
+        return store_piece(folder, content, patch, differs=True)
 
-    pieces = [changed(number) for number in range(len(new.pieces))]
+    pieces = [pack_piece(number) for number in range(len(new.pieces))]
     delta = new._replace(pieces=pieces, before=old.name.id, before_size=old.size)
-    made = Path(make_delta_name(str(target), old.name.id))
-    made.write_bytes(encode_image(delta))
-    return made
+    delta_file = Path(make_delta_name(str(target), old.name.id))
+    delta_file.write_bytes(encode_image(delta))
+    return delta_file
 
 
-def put(folder: Path, content: bytes, packed: bytes, *, differs: bool = False) -> SystemPiece:
+def store_piece(
+    folder: Path, content: bytes, packed: bytes, *, differs: bool = False
+) -> SystemPiece:
     file = digest(packed)
     (folder / file).write_bytes(packed)
     return SystemPiece(digest(content), file, differs)
 
 
-def stored(target: Path, image: SystemImage) -> Read:
-    """Return a reader of a system from its pieces."""
+def make_stored_reader(target: Path, image: SystemImage) -> Read:
+    """Return a function that reads bytes of the system in `image`, which is unpacked in memory."""
     folder = Path(make_pieces_folder(str(target)))
     content = b"".join(unpack((folder / each.file).read_bytes()) for each in image.pieces)
     return lambda offset, length: content[offset : offset + length]

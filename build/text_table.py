@@ -30,20 +30,21 @@ from fieldagent.wire.text_models import CONTEXT_SYMBOLS_MAX, WEIGHTS, get_alphab
 
 class Language(NamedTuple):
     lines: int
-    """Weight of each message."""
+    """Weight of each message of the dialogue."""
     words: int
-    """Number of words from its list; 0 if there is no list in this script."""
+    """Total weight of the words from the frequency list; 0 if the language has no list."""
 
 
 class Training(NamedTuple):
     languages: dict[str, Language]
     followers: int
-    """Number of followers in the table."""
+    """Number of pairs of a context and a next symbol in the table."""
 
 
 TRAININGS = {
-    # Half as many followers save 10 kB, and cost 0.02 of UTF-8. Twice as many cost 20 kB, and save
-    # 0.01.
+    # With half as many followers, the table is 10 kB smaller, and messages are longer by 2 % of
+    # their UTF-8 size. With twice as many, the table is 20 kB larger, and messages are shorter by 1
+    # %.
     "latin": Training(dict.fromkeys(("en", "de", "fr", "es", "it"), Language(2, 400_000)), 10_000),
     "cyrillic": Training(
         {
@@ -63,13 +64,13 @@ UNITS = {
     "greek": {"km": "χλμ", "min": "λεπτά", "h": "ώρες"},
     "arabic": {"km": "كم", "min": "دقيقة", "h": "ساعة"},
 }
-"""Units in the script, by their Latin form."""
+"""Abbreviations of units in the letters of the script, by their Latin form."""
 UNKNOWN = "\ufffd"
-LEAST = 8
+OCCURRENCES_MIN = 8
 """Minimum number of occurrences of a context."""
 
 
-def messages(text: str, chance: random.Random) -> Iterator[str]:
+def make_messages(text: str, chance: random.Random) -> Iterator[str]:
     """Yield messages as people would send them: a sentence or two, often without the last full stop
     or a capital, and with numbers.
     """
@@ -79,19 +80,19 @@ def messages(text: str, chance: random.Random) -> Iterator[str]:
     sentences = re.findall(r"\S.*?(?:[.!?]+(?=\s|$)|$)", text)
     while sentences:
         count = chance.choice((1, 1, 2))
-        said, sentences = " ".join(sentences[:count]), sentences[count:]
-        if said.endswith(".") and chance.random() < 0.6:
-            said = said.rstrip(".")
+        message, sentences = " ".join(sentences[:count]), sentences[count:]
+        if message.endswith(".") and chance.random() < 0.6:
+            message = message.rstrip(".")
         if chance.random() < 0.25:
-            said = said[:1].lower() + said[1:]
+            message = message[:1].lower() + message[1:]
         words = [
-            f"{number(chance)} {word}" if at and chance.random() < 0.03 else word
-            for at, word in enumerate(said.split())
+            f"{make_number(chance)} {word}" if at and chance.random() < 0.03 else word
+            for at, word in enumerate(message.split())
         ]
         yield " ".join(words)
 
 
-def number(chance: random.Random) -> str:
+def make_number(chance: random.Random) -> str:
     small, hour = str(chance.randrange(1, 20)), str(chance.randrange(24))
     minute = f"{chance.randrange(0, 60, 5):02}"
     return chance.choice(
@@ -116,7 +117,7 @@ def number(chance: random.Random) -> str:
     )
 
 
-def dialogue(locale: Path, languages: Iterable[str]) -> dict[str, list[str]]:
+def read_dialogue(locale: Path, languages: Iterable[str]) -> dict[str, list[str]]:
     texts: defaultdict[str, set[str]] = defaultdict(set)
     for language in languages:
         for path in sorted((locale / language / "LC_MESSAGES").glob("*.mo")):
@@ -131,36 +132,37 @@ def dialogue(locale: Path, languages: Iterable[str]) -> dict[str, list[str]]:
     }
 
 
-def training(script: str, locale: Path) -> list[tuple[bytes, int]]:
-    """Return the texts to count, as symbols from END to END, each with its weight. A word has no
-    symbols around it.
+def make_training_texts(script: str, locale: Path) -> list[tuple[bytes, int]]:
+    """Return the training texts as symbols, each with its weight. A message begins and ends with
+    the symbol END. A single word does not.
     """
     chance = random.Random(1)
     texts: Counter[bytes] = Counter()
     languages = TRAININGS[script].languages
-    lines = dialogue(locale, languages)
+    lines = read_dialogue(locale, languages)
     for language, counts in languages.items():
         for line in lines[language]:
-            for message in messages(line, chance):
-                if written := of_script(script, message):
-                    texts[coded(script, written)] += counts.lines
-        for word, times in words(language, counts.words):
-            if written := of_script(script, word):
-                texts[coded(script, f" {written} ")[1:-1]] += times
+            for message in make_messages(line, chance):
+                if written := adapt_to_script(script, message):
+                    texts[encode(script, written)] += counts.lines
+        for word, times in list_words(language, counts.words):
+            if written := adapt_to_script(script, word):
+                texts[encode(script, f" {written} ")[1:-1]] += times
     return sorted(texts.items())
 
 
-def words(language: str, count: int) -> Iterator[tuple[str, int]]:
+def list_words(language: str, count: int) -> Iterator[tuple[str, int]]:
     listed = wordfreq.get_frequency_dict(language, "small") if count else {}
     for word, frequency in sorted(listed.items()):
         if times := round(frequency * count):
-            # The list is folded further than people write.
+            # wordfreq writes a final sigma as σ. People write ς.
             yield re.sub("σ$", "ς", word), times
 
 
-def of_script(script: str, text: str) -> str:
-    """Return the text as that script's model gets it: a word in Latin letters becomes one unknown
-    symbol, because another model codes it. Empty if nothing of it is in the script.
+def adapt_to_script(script: str, text: str) -> str:
+    """Return the text in the form that the model of the script encodes. Each word in Latin letters
+    becomes one unknown symbol, because another model encodes it. The result is empty if no letter
+    is in the script.
     """
     if script == "latin":
         return text
@@ -174,7 +176,7 @@ def of_script(script: str, text: str) -> str:
     return text if letters or text.isdigit() else ""
 
 
-def coded(script: str, message: str) -> bytes:
+def encode(script: str, message: str) -> bytes:
     known = get_alphabet(script)
     return bytes([known.end, *known.split_into_symbols(message), known.end])
 
@@ -182,8 +184,8 @@ def coded(script: str, message: str) -> bytes:
 Counts = dict[bytes, Counter[int]]
 
 
-def counted(texts: Sequence[tuple[bytes, int]]) -> Counts:
-    """Count the followers of each context of any length."""
+def count_followers(texts: Sequence[tuple[bytes, int]]) -> Counts:
+    """Count the next symbols after each context of up to `CONTEXT_SYMBOLS_MAX` symbols."""
     counts: Counts = {b"": Counter()}
     for size in range(CONTEXT_SYMBOLS_MAX + 1):
         below = {context for context, after in counts.items() if len(context) == size - 1}
@@ -194,13 +196,17 @@ def counted(texts: Sequence[tuple[bytes, int]]) -> Counts:
                 if not size or context[1:] in below:
                     seen[context][text[at]] += times
         counts |= {
-            context: after for context, after in seen.items() if after.total() >= LEAST or not size
+            context: after
+            for context, after in seen.items()
+            if after.total() >= OCCURRENCES_MIN or not size
         }
     return counts
 
 
-def chosen(counts: Counts, symbols: int, followers: int) -> dict[bytes, list[int]]:
-    """Return the contexts and followers that save the most."""
+def choose_contexts(counts: Counts, symbols: int, followers: int) -> dict[bytes, list[int]]:
+    """Return the contexts, each with its followers. Only the `followers` pairs that save the most
+    bits are included, and all symbols for the empty context.
+    """
     gains = []
     for context, after in counts.items():
         if not context:
@@ -220,11 +226,11 @@ def chosen(counts: Counts, symbols: int, followers: int) -> dict[bytes, list[int
     return kept
 
 
-def weighed(
+def count_coded(
     kept: dict[bytes, list[int]], texts: Iterable[tuple[bytes, int]]
 ) -> dict[bytes, tuple[dict[int, float], float]]:
-    """Return the number of times that the coder finds each follower in a context, and that it finds
-    none.
+    """Return for each context the number of times that the coder finds each follower, and the
+    number of times that it finds none.
     """
     met: dict[bytes, dict[int, float]] = {
         context: dict.fromkeys(after, 0.5) for context, after in kept.items()
@@ -245,13 +251,13 @@ def weighed(
     return {context: (after, missed[context]) for context, after in met.items()}
 
 
-def level(share: float) -> int:
+def choose_level(share: float) -> int:
     return min(range(16), key=lambda each: abs(math.log(WEIGHTS[each] / WEIGHTS[0] / share)))
 
 
-def table(weights: dict[bytes, tuple[dict[int, float], float]]) -> bytes:
-    """Return the table's columns, context by context: the root, then those with one symbol, and so
-    on.
+def encode_table(weights: dict[bytes, tuple[dict[int, float], float]]) -> bytes:
+    """Return the bytes of the table: its columns one after another. In each column, contexts are in
+    the order of their length.
     """
     below: defaultdict[bytes, list[bytes]] = defaultdict(list)
     for context in sorted(weights):
@@ -265,10 +271,10 @@ def table(weights: dict[bytes, tuple[dict[int, float], float]]) -> bytes:
         columns[0].append(len(below[context]))
         columns[1] += [child[0] for child in below[context]]
         columns[2].append(len(after))
-        columns[3].append(level(missed / most) if context and after else 15)
+        columns[3].append(choose_level(missed / most) if context and after else 15)
         for symbol, times in sorted(after.items(), key=lambda each: (-each[1], each[0])):
             columns[4].append(symbol)
-            columns[5].append(level(times / most))
+            columns[5].append(choose_level(times / most))
         tree += below[context]
     return b"".join(len(column).to_bytes(4) + bytes(column) for column in columns)
 
@@ -279,10 +285,10 @@ def main() -> None:
     parser.add_argument("locale", type=Path)
     parser.add_argument("table", type=Path)
     arguments = parser.parse_args()
-    texts = training(arguments.script, arguments.locale)
+    texts = make_training_texts(arguments.script, arguments.locale)
     symbols = get_alphabet(arguments.script).end + 1
-    kept = chosen(counted(texts), symbols, TRAININGS[arguments.script].followers)
-    arguments.table.write_bytes(table(weighed(kept, texts)))
+    kept = choose_contexts(count_followers(texts), symbols, TRAININGS[arguments.script].followers)
+    arguments.table.write_bytes(encode_table(count_coded(kept, texts)))
     print(f"{len(kept)} contexts, {arguments.table.stat().st_size} bytes")
 
 

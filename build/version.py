@@ -23,17 +23,16 @@ IN_SOURCE = "fieldagent/__init__.py"
 
 @cache
 def built_version(root: Path = ROOT) -> str:
-    """Return the version in the form of PEP 440. If git cannot provide it, print the reason to
-    stderr.
+    """Return the version of the tree `root` in the form of PEP 440. If git cannot provide it, print
+    the reason to stderr, and return the version in the sources.
     """
     match = LINE.search((root / IN_SOURCE).read_text())
     assert match is not None, f"{IN_SOURCE} names no version"
     coming = match[1]
     try:
         if _git(root, "rev-parse", "--is-shallow-repository") == "true":
-            raise Untold("its history is cut off here: git fetch --unshallow")
-        # Use `--match`, because there may be other tags; without one of ours, git prints only a
-        # hash.
+            raise NoVersion("its history is cut off here: git fetch --unshallow")
+        # Ignore other tags with `--match`. If no tag matches, git prints only a hash.
         description = _git(
             root, "describe", "--tags", "--long", "--always", "--abbrev=8", "--match", "v[0-9]*"
         )
@@ -42,13 +41,13 @@ def built_version(root: Path = ROOT) -> str:
         )
         since = since or _git(root, "rev-list", "--count", "HEAD")
         dirty = _git(root, "status", "--porcelain", "--untracked-files=no") != ""
-    except Untold as why:
+    except NoVersion as why:
         print(f"build/version.py: it is {coming}, and no commit: {why}", file=sys.stderr)
         return coming
-    return named(coming, tag.removeprefix("v"), int(since), hash_ + ".dirty" * dirty)
+    return format_version(coming, tag.removeprefix("v"), int(since), hash_ + ".dirty" * dirty)
 
 
-def named(coming: str, tag: str, since: int, commit: str) -> str:
+def format_version(coming: str, tag: str, since: int, commit: str) -> str:
     """Return the version of a `commit` that is `since` commits after the last tagged release, if
     any. `coming` is the version in the sources: 0.2.0.dev0 on the way to a release, or the
     release itself.
@@ -62,7 +61,7 @@ def named(coming: str, tag: str, since: int, commit: str) -> str:
     return release if not since and not commit.endswith(".dirty") else f"{release}+{since}.{commit}"
 
 
-def for_dpkg(version: str) -> str:
+def format_for_dpkg(version: str) -> str:
     """Return the version for dpkg, in which `~` puts 0.2.0.dev1 before 0.2.0."""
     return re.sub(r"^([0-9.]*[0-9])\.?(dev|a|b|rc)(?=[0-9])", r"\1~\2", version)
 
@@ -73,19 +72,19 @@ def write_into(tree: Path) -> None:
     source.write_text(LINE.sub(f'__version__ = "{built_version()}"', source.read_text()))
 
 
-class Untold(Exception):
-    """Reason why git cannot provide the version."""
+class NoVersion(Exception):
+    """Error: git cannot provide the version. The message contains the reason."""
 
 
 def _git(root: Path, *words: str) -> str:
-    # The checkout may belong to another user than the one who builds.
+    # Set `safe.directory`, because the checkout may belong to another user.
     command = ["git", "-c", "safe.directory=*", "-C", str(root), *words]
     try:
         done = subprocess.run(command, capture_output=True, text=True)
     except FileNotFoundError:
-        raise Untold("git is missing") from None
+        raise NoVersion("git is missing") from None
     if done.returncode != 0:
-        raise Untold((done.stderr.strip().splitlines() or ["git fails"])[-1])
+        raise NoVersion((done.stderr.strip().splitlines() or ["git fails"])[-1])
     return done.stdout.strip()
 
 

@@ -4,7 +4,7 @@
 
 Sphinx with MyST and furo does it: all three are kept up by many, read Markdown with GitHub's
 anchors, and search from a folder on a stick as well as from a server. A link that leads nowhere,
-and a page that docs/README.md does not name, is an error. Pages of the two APIs are made from
+and a page that docs/README.md does not name, is an error. Pages of the two APIs are site from
 their OpenAPI descriptions. Each page that moved has a redirect page at its old path.
 """
 
@@ -63,7 +63,7 @@ MOVED = {
     "troubleshooting": "how-to/troubleshooting",
     "versions": "reference/compatibility",
 }
-"""New paths of the pages that were directly below docs/ until November 2026."""
+"""New paths of the pages that were directly in docs/ until November 2026, by their old names."""
 REDIRECT = """\
 <!DOCTYPE html>
 <meta charset="utf-8">
@@ -97,16 +97,17 @@ pages](docs/README.md).
 """
 
 
-def documents() -> Iterator[Path]:
-    """Yield the path of each document in the tree."""
+def list_documents() -> Iterator[Path]:
+    """Yield the path of each document, relative to the root of the tree."""
     for pattern in DOCUMENTS:
         yield from (path.relative_to(ROOT) for path in sorted(ROOT.glob(pattern)))
 
 
-def chapters() -> list[tuple[str, list[str]]]:
+def list_chapters() -> list[tuple[str, list[str]]]:
     """Return the headings of docs/README.md, each with its documents in their order.
 
-    An API is behind the page that shows how it is used, other languages behind the first.
+    The reference of an API follows the page that shows its use. The handbook in other languages
+    follows the English handbook.
     """
     contents = ROOT / "docs/README.md"
     sections = []
@@ -125,42 +126,44 @@ def chapters() -> list[tuple[str, list[str]]]:
     return sections
 
 
-def index() -> str:
+def make_index() -> str:
     parts = [HEAD, "```{toctree}\n:hidden:\n\nREADME.md\ndocs/README.md\n```\n"]
-    for heading, pages in chapters():
+    for heading, pages in list_chapters():
         contents = "\n".join(pages)
         caption = f":maxdepth: 1\n:caption: {heading}"
         parts.append(f"```{{toctree}}\n{caption}\n\n{contents}\n```\n")
     return "\n".join(parts)
 
 
-def stage(folder: Path) -> None:
-    """Copy the documents with the files that they link to, and the generated pages."""
-    for path in documents():
+def write_sources(folder: Path) -> None:
+    """Write the input of Sphinx to `folder`: the documents, the files that they link to, and the
+    generated pages.
+    """
+    for path in list_documents():
         wanted = {path}
         for link in LINK.findall((ROOT / path).read_text()):
-            there = (ROOT / path.parent / link).resolve()
-            if there.is_file():
-                wanted.add(there.relative_to(ROOT))
+            linked_file = (ROOT / path.parent / link).resolve()
+            if linked_file.is_file():
+                wanted.add(linked_file.relative_to(ROOT))
         for each in wanted:
             (folder / each).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / each, folder / each)
-    for name, (whose, title) in APIS.items():
-        document = import_own(f"fieldagent.{whose}.description:describe")()
+    for name, (program, title) in APIS.items():
+        document = import_own(f"fieldagent.{program}.description:describe")()
         page = folder / f"api/{name}.md"
         page.parent.mkdir(exist_ok=True)
-        page.write_text(api_page.page(title, document))
-    for path in documents():
-        # A program that draws these would load three megabytes; they are readable as text, too.
+        page.write_text(api_page.make_page(title, document))
+    for path in list_documents():
+        # Show diagrams as text, because the script that draws them has three megabytes.
         text = (folder / path).read_text()
         (folder / path).write_text(text.replace("```mermaid", "```text"))
     shutil.copy(ROOT / "fieldagent/agent/page/icon.svg", folder)
-    (folder / "index.md").write_text(index())
+    (folder / "index.md").write_text(make_index())
     (folder / "conf.py").write_text(CONF)
 
 
-def redirect(folder: Path) -> None:
-    """Write a page at each old path that leads to the new one, in a browser without scripts too."""
+def write_redirects(folder: Path) -> None:
+    """Write a page at each old path that redirects to the new path, without JavaScript."""
     for old, new in MOVED.items():
         (folder / f"docs/{old}.html").write_text(REDIRECT.replace("NEW", f"{new}.html"))
 
@@ -168,17 +171,17 @@ def redirect(folder: Path) -> None:
 def main() -> None:
     target = Path(sys.argv[1]) if len(sys.argv) > 1 else DEFAULT
     with tempfile.TemporaryDirectory() as name:
-        source, made = Path(name) / "source", Path(name) / "site"
+        source, site = Path(name) / "source", Path(name) / "site"
         source.mkdir()
-        stage(source)
+        write_sources(source)
         sphinx = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-b", "html"]
-        if subprocess.run([*sphinx, str(source), str(made)]).returncode:
+        if subprocess.run([*sphinx, str(source), str(site)]).returncode:
             sys.exit("build/site: fix the errors above first")
-        redirect(made)
-        shutil.rmtree(made / ".doctrees", ignore_errors=True)
+        write_redirects(site)
+        shutil.rmtree(site / ".doctrees", ignore_errors=True)
         shutil.rmtree(target, ignore_errors=True)
         target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copytree(made, target)
+        shutil.copytree(site, target)
     print(f"{target}/index.html: {len(list(target.rglob('*.html')))} pages")
 
 

@@ -29,7 +29,7 @@ Point = tuple[float, float]
 ROOT = Path(__file__).parents[1] / "fieldagent"
 POLE = -89.0
 KILOMETRES = 111.2
-"""Kilometres per degree of latitude."""
+"""Length of a degree of latitude in kilometres."""
 
 
 class Detail(NamedTuple):
@@ -44,7 +44,9 @@ class Detail(NamedTuple):
     """Width and height in degrees below which an island is left out."""
 
     def within(self) -> int:
-        """Return the maximum deviation in kilometres, including the rounding of points."""
+        """Return the maximum deviation of a line in kilometres, including the rounding of
+        points.
+        """
         return ceil(KILOMETRES * (self.awry + 0.5 / self.steps))
 
 
@@ -58,24 +60,26 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="build/world.py")
     parser.add_argument("topology", type=Path)
     topology = json.loads(parser.parse_args().topology.read_text())
-    arcs = [list(points_of(arc, topology["transform"])) for arc in topology["arcs"]]
+    arcs = [list(decode_arc(arc, topology["transform"])) for arc in topology["arcs"]]
     uses = Counter(
         arc if arc >= 0 else ~arc
         for country in topology["objects"]["countries"]["geometries"]
-        for arc in numbers_in(country.get("arcs", []))
+        for arc in list_arc_numbers(country.get("arcs", []))
     )
     for detail in DETAILS:
         write(detail, arcs, uses)
 
 
 def write(detail: Detail, arcs: list[list[Point]], uses: Counter[int]) -> None:
-    """Write the file. Exits with a message if it would be too large."""
+    """Write the map file of this detail. Exits with a message if it would be too large."""
     world: dict[str, Any] = {"steps": detail.steps, "within": detail.within()}
     world |= {kind: [] for kind in detail.kinds}
     for arc, many in uses.items():
         kind = "coasts" if many == 1 else "borders"
         if kind in world:
-            lines = (steps(simple(line, detail), detail.steps) for line in this_side(arcs[arc]))
+            lines = (
+                steps(simplify(line, detail), detail.steps) for line in split_at_edges(arcs[arc])
+            )
             world[kind] += [each for each in lines if each]
     text = json.dumps(world).replace(" ", "") + "\n"
     if len(text) > detail.most_bytes:
@@ -84,8 +88,10 @@ def write(detail: Detail, arcs: list[list[Point]], uses: Counter[int]) -> None:
     print(f"{detail.target}: {len(text):,} bytes")
 
 
-def points_of(arc: list[list[int]], transform: dict[str, Any]) -> Iterator[Point]:
-    """Yield longitude and latitude in degrees from the grid steps of TopoJSON."""
+def decode_arc(arc: list[list[int]], transform: dict[str, Any]) -> Iterator[Point]:
+    """Yield longitude and latitude in degrees of the points of a TopoJSON arc, whose numbers are
+    steps on a grid.
+    """
     (wide, high), (west, south) = transform["scale"], transform["translate"]
     x = y = 0
     for right, up in arc:
@@ -93,9 +99,9 @@ def points_of(arc: list[list[int]], transform: dict[str, Any]) -> Iterator[Point
         yield x * wide + west, y * high + south
 
 
-def this_side(arc: list[Point]) -> Iterator[list[Point]]:
-    """Yield the parts of a line that do not cross the map from edge to edge. The 180th meridian is
-    at both edges. The South Pole is no coast, and extends along the lower edge.
+def split_at_edges(arc: list[Point]) -> Iterator[list[Point]]:
+    """Yield the parts of a line without the segments between the left and right edge of the map
+    (the 180th meridian), and without the lower edge (the South Pole).
     """
     line = arc[:1]
     for before, point in pairwise(arc):
@@ -106,25 +112,27 @@ def this_side(arc: list[Point]) -> Iterator[list[Point]]:
     yield line
 
 
-def numbers_in(nested: Any) -> Iterator[int]:
-    """Yield the arcs of nested rings and polygons."""
+def list_arc_numbers(nested: Any) -> Iterator[int]:
+    """Yield the arc numbers in nested lists of rings and polygons."""
     if isinstance(nested, int):
         yield nested
     else:
         for each in nested:
-            yield from numbers_in(each)
+            yield from list_arc_numbers(each)
 
 
-def simple(line: list[Point], detail: Detail) -> list[Point]:
-    """Return the line with as few points as possible within `awry` (Douglas and Peucker); empty for
-    an islet.
+def simplify(line: list[Point], detail: Detail) -> list[Point]:
+    """Simplify a line within `detail.awry` degrees (Douglas and Peucker). The result is empty for
+    an island smaller than `detail.islet`.
     """
     if line[0] == line[-1]:
         wide, high = (max(axis) - min(axis) for axis in zip(*line, strict=True))
         if max(wide, high) < detail.islet:
             return []
-        # A ring has no two ends: use the point farthest from the first as the other end.
-        middle = max(range(len(line)), key=lambda each: distance(line[each], line[0], line[0]))
+        # The ends of a ring are equal: split it at the point farthest from them.
+        middle = max(
+            range(len(line)), key=lambda each: compute_distance(line[each], line[0], line[0])
+        )
         return [
             *_between(line[: middle + 1], detail.awry),
             *_between(line[middle:], detail.awry)[1:],
@@ -136,13 +144,13 @@ def _between(line: list[Point], awry: float) -> list[Point]:
     first, last = line[0], line[-1]
     if len(line) < 3:
         return line
-    worst = max(range(1, len(line) - 1), key=lambda each: distance(line[each], first, last))
-    if distance(line[worst], first, last) <= awry:
+    worst = max(range(1, len(line) - 1), key=lambda each: compute_distance(line[each], first, last))
+    if compute_distance(line[worst], first, last) <= awry:
         return [first, last]
     return [*_between(line[: worst + 1], awry), *_between(line[worst:], awry)[1:]]
 
 
-def distance(point: Point, first: Point, last: Point) -> float:
+def compute_distance(point: Point, first: Point, last: Point) -> float:
     """Return the distance of a point from the line between two others, in degrees."""
     (x, y), (west, south) = (point[0] - first[0], point[1] - first[1]), first
     right, up = last[0] - west, last[1] - south

@@ -55,13 +55,15 @@ UNPAID = Allowance(False, 0, "waits for a link: a folder pays for nothing", "")
 
 
 async def run(host: BridgeHost) -> None:
-    """Work until cancelled, in one process of the hub at a time."""
+    """Run the bridge until cancelled, in one process of the hub at a time."""
     post = BridgePost(NAME, host.own["board-workspace"], "board-workspace")
     await tenure.run_exclusively(host, post, partial(work, host))
 
 
 async def work(host: BridgeHost, identity: str, workspace: int) -> NoReturn:
-    """Carry items both ways. An OSError ends the work, and the hub starts it again later."""
+    """Pass items in both directions until cancelled. An OSError ends the function, and the hub
+    starts it again later.
+    """
     while True:
         with skip_if_unavailable():  # After an outage of the database, begin at the stored place.
             place = await host.store.read(partial(tenure.read_place, name=NAME))
@@ -82,7 +84,7 @@ async def publish(host: BridgeHost, follower: Follower, workspace: int) -> None:
     )
     fresh = [*follower.select_fresh(rows, host.clock())]
     for item in reversed(await host.store.read(partial(reading.list_items, numbers=fresh))):
-        if item.device is not None:  # A kit sent it, not a bridge.
+        if item.device is not None:  # Only kits' items have a device, not those of bridges.
             body = json.dumps(item.encode()).encode()
             await trio.to_thread.run_sync(replace_file, folder / f"{item.number}.item", body)
     host.note_link(True)

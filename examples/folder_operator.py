@@ -37,12 +37,12 @@ from fieldagent.wire.outcome import Outcome
 POLL_S = 1.0
 """Seconds between two searches for new files."""
 MOST_BYTES = 1_960
-"""The largest message in bytes that an SBD modem sends."""
+"""Largest MO message of an SBD modem in bytes."""
 FULL = Failure("full", Scope.GATEWAY, "the folder is full: free some space", retry_after=600.0)
 
 
 class Folder:
-    """Implements `Operator`."""
+    """Writes MT messages as files. Implements `Operator`."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -73,7 +73,7 @@ async def take_files(path: Path, host: OperatorHost) -> None:
                 await host.take_in(file.name.partition("-")[0], body, None)
                 await trio.to_thread.run_sync(file.unlink)
             except StoreUnavailable:
-                break  # The store logs the error. The file stays for the next search.
+                break  # The store logs the error. Keep the file for the next search.
             except OSError as error:
                 host.note_fault(error, f"an MO message in {file}")
         await trio.sleep(POLL_S)

@@ -20,7 +20,7 @@ from fieldagent.system.properties import Key, read_text
 
 
 def driver(seat: SatelliteSeat) -> Callable[[], Awaitable[None]]:
-    """Return the task that serves the modem."""
+    """Return the function that runs the modem's driver until cancelled."""
     serve = sbd.make_driver(seat)
 
     async def run() -> None:

@@ -27,12 +27,14 @@ TEXT_MAX = 240
 
 
 def missing(own: Own) -> str:
-    """Return why no pager can be notified, with the fix; empty if it can."""
+    """Return the reason, with the fix, why pagers cannot be notified. Return an empty string if
+    they can.
+    """
     return "" if own["pager-folder"] else "no transmitter: set pager-folder in the hub's settings"
 
 
 def sender(host: ContactHost) -> Send:
-    """Return the function that sends a notice."""
+    """Return a function that writes a notice as a file for the transmitter."""
 
     async def send(address: str, notice: Notice) -> HandoverResult:
         if fault := missing(host.own):

@@ -54,16 +54,16 @@ def script() -> dict[str, Any]:
 
 
 def test_simplified_line_keeps_corners_and_drops_near_points(script: dict[str, Any]) -> None:
-    this_side, detail = script["this_side"], script["DETAILS"][0]
+    split_at_edges, detail = script["split_at_edges"], script["DETAILS"][0]
     simple, steps = (
-        partial(script["simple"], detail=detail),
+        partial(script["simplify"], detail=detail),
         partial(script["steps"], per_degree=100),
     )
     assert simple([(0, 0), (1, 0.01), (2, 0), (2, 5)]) == [(0, 0), (2, 0), (2, 5)]
     assert simple([(0, 0), (0.1, 0), (0.1, 0.1), (0, 0)]) == [], "an islet"
     island = [(0, 0), (1, 0), (1, 1), (0, 1), (0, 0)]
     assert simple(island) == island
-    assert list(this_side([(179, 1), (180, 2), (-180, 2), (-179, 3)])) == [
+    assert list(split_at_edges([(179, 1), (180, 2), (-180, 2), (-179, 3)])) == [
         [(179, 1), (180, 2)],
         [(-180, 2), (-179, 3)],
     ]

@@ -31,7 +31,7 @@ import bare  # noqa: E402
     ],
 )
 def test_tightened_source_has_the_same_syntax_tree(source: str, shorter: str | None) -> None:
-    tight = bare.tighten(source)
+    tight = bare.remove_spaces(source)
     assert ast.dump(ast.parse(tight)) == ast.dump(ast.parse(source))
     assert tight.count("\n") == source.count("\n")
     assert shorter is None or tight == shorter
@@ -40,6 +40,6 @@ def test_tightened_source_has_the_same_syntax_tree(source: str, shorter: str | N
 def test_all_tightened_wire_modules_have_the_same_syntax_tree() -> None:
     for path in sorted((ROOT / "fieldagent/wire").glob("*.py")):
         source = path.read_text()
-        tight = bare.tighten(source)
+        tight = bare.remove_spaces(source)
         assert ast.dump(ast.parse(tight)) == ast.dump(ast.parse(source)), path
         assert len(tight) <= len(source)

@@ -18,7 +18,7 @@ from tests.machine import tool
 from tests.shipping.conftest import ROOT
 
 sys.path.insert(0, str(ROOT / "build"))
-from version import built_version, for_dpkg
+from version import built_version, format_for_dpkg
 
 
 class Checkout:
@@ -89,7 +89,13 @@ def test_later_build_has_a_higher_version_for_pip_dpkg_and_update(checkout: Chec
     for before, after in pairwise(dict.fromkeys(seen)):
         assert Version(before) < Version(after)
         assert make_sort_key(before) < make_sort_key(after), (before, after)
-        asked = ["dpkg", "--compare-versions", for_dpkg(before), "lt", for_dpkg(after)]
+        asked = [
+            "dpkg",
+            "--compare-versions",
+            format_for_dpkg(before),
+            "lt",
+            format_for_dpkg(after),
+        ]
         assert subprocess.run(asked).returncode == 0, asked
 
 
