@@ -20,7 +20,7 @@ from trio._core._run import GLOBAL_RUN_CONTEXT
 from trio.testing import MockClock
 
 jump = MockClock._autojump
-"""trio's own function, which jumps immediately: for tests that run only in this thread."""
+"""trio's original function, which jumps immediately. For tests that use only this thread."""
 
 
 class _Probe:
@@ -38,7 +38,9 @@ class _Probe:
 
 
 def install() -> None:
-    """Replace the jump of each trio run in this process. conftest's pytest_configure calls it."""
+    """Replace `MockClock._autojump` in this process. conftest's pytest_configure calls this
+    function.
+    """
     probe = _Probe()
 
     def autojump(clock: MockClock) -> None:
@@ -63,7 +65,7 @@ def _a_child_works() -> bool:
 
 
 def _below(pid: int) -> Iterator[int]:
-    with suppress(OSError):  # the thread has ended
+    with suppress(OSError):  # The thread may have ended meanwhile.
         for task in Path(f"/proc/{pid}/task").iterdir():
             for child in (task / "children").read_text().split():
                 yield int(child)
@@ -79,12 +81,12 @@ def _state(pid: int) -> str:
 
 SOFTNET = Path("/proc/net/softnet_stat")
 BACKLOG = 11
-"""Index of the number of waiting packets in each line, which stands for one processor. Since Linux
+"""Column of /proc/net/softnet_stat with the number of waiting packets of one processor, since Linux
 5.10."""
 
 
 def _a_packet_waits() -> bool:
-    """Return True if the kernel still has loopback packets on their way to a socket."""
+    """Return True if the kernel has loopback packets that have not reached their socket yet."""
     lines = (line.split() for line in SOFTNET.read_text().splitlines())
     return any(int(line[BACKLOG], 16) for line in lines if len(line) > BACKLOG)
 

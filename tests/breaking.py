@@ -1,5 +1,5 @@
-"""Makes named functions of a child process raise, by a `sitecustomize` module that Python loads
-first.
+"""Injects faults into child processes: makes functions raise, or replaces values. A `sitecustomize`
+module, which Python loads at its start, does this.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ ROOT = Path(__file__).parents[1]
 
 @dataclass(frozen=True)
 class Break:
-    """A call that raises. `place` is `module:attribute.attribute`. An attribute may be a key of a
-    dictionary.
+    """A function whose calls raise. `place` is `module:attribute.attribute`. An attribute may be a
+    key of a dictionary.
     """
 
     place: str
@@ -33,14 +33,14 @@ class Break:
     after: int = 0
     """Number of calls before the first failure."""
     late: bool = False
-    """True if the call does its work before it raises."""
+    """True if the call runs the original function before it raises."""
     kills: bool = False
     """True if the call kills the process instead."""
 
 
 @dataclass(frozen=True)
 class Put:
-    """Replaces a value, such as a constant."""
+    """A value to replace, such as a constant."""
 
     place: str
     value: Any
@@ -51,7 +51,9 @@ class AsATest(Exception):
 
 
 def environment(home: Path, *changes: Break | Put) -> dict[str, str]:
-    """Return the child's environment that makes these changes."""
+    """Return environment variables for a child process in which these changes apply. Its
+    `sitecustomize` module is written to `home`.
+    """
     folder = home / "breaking"
     folder.mkdir(exist_ok=True)
     breaks = [asdict(change) for change in changes if isinstance(change, Break)]

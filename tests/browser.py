@@ -21,7 +21,7 @@ from tests.processes import PATIENCE
 SHOTS = Path(__file__).parents[1] / "dist/screenshots"
 """Folder of the screenshots."""
 SERIOUS = ("serious", "critical")
-"""axe's impacts of faults that make a page unusable for some people."""
+"""Impact levels of axe-core at which a fault makes a page unusable for some people."""
 SCREENS = {
     f"{width}-{scheme}": {
         "viewport": {"width": width, "height": height},
@@ -55,7 +55,7 @@ class Chromium:
         self._ends = ExitStack()
         driver = import_module("playwright.sync_api")
         with pytest.MonkeyPatch.context() as unmarked:
-            # With the mark, the first test would report the driver as left running.
+            # Without its mark, the driver is not reported as left running by the first test.
             unmarked.delenv(leftovers.MARK, raising=False)
             playwright = self._ends.enter_context(driver.sync_playwright())
         program = tool("chromium", "chromium")
@@ -86,7 +86,9 @@ _kept: list[Chromium | None] = []
 
 
 def keep_open() -> None:
-    """Let all uses of `browser` in this process share one Chromium, until `close_kept`."""
+    """Share one Chromium among all uses of `browser` in this process, until `close_kept` is
+    called.
+    """
     _kept.append(None)
 
 
@@ -135,8 +137,8 @@ def page(opened: Any, port: int, screen: str = "390-light", **how: Any) -> Itera
 
 
 def close(context: Any, shown: Any) -> None:
-    """Close the page without its routes. A route that answers a request of a closing page would
-    fail, and the error would appear in the next test.
+    """Remove the routes of the context, then close it. A route that answered a request of a closing
+    page would fail, and the error would appear in the next test.
     """
     shown.unroute_all(behavior="ignoreErrors")
     context.close()
@@ -155,8 +157,8 @@ def keep(shown: Any, name: str) -> None:
 
 
 def look_of(shown: Any, mark: str, *names: str) -> list[str]:
-    """Return styles of the first element that matches the CSS selector `mark`, in one step. An
-    element that is redrawn between two steps has no styles.
+    """Return computed CSS styles of the first element that matches the selector `mark`. They are
+    read in one step, because the page could redraw the element between two steps.
     """
     shown.locator(mark).first.wait_for(state="attached")
     styles: list[str] = shown.evaluate(
@@ -168,7 +170,9 @@ def look_of(shown: Any, mark: str, *names: str) -> list[str]:
 
 
 def faults(shown: Any) -> list[tuple[str, list[str]]]:
-    """Return the serious faults that axe-core finds, with their elements."""
+    """Return the serious faults that axe-core finds in the page: pairs of a rule and the selectors
+    of its elements.
+    """
     axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="needs extra `test`")
     violations = axe.Axe().run(shown).response["violations"]
     return [

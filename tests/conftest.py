@@ -30,13 +30,13 @@ from tests.started import loopback
 
 ROOT = Path(__file__).parents[1]
 DEFAULT = "not full and not soak"
-"""The selection of `tests/run`, as in pyproject.toml."""
+"""Mark expression of the tests that `tests/run` selects, as in pyproject.toml."""
 ALL_FULL = re.compile(r"^pytestmark = (\[\s*)?pytest\.mark\.full\b", re.MULTILINE)
-"""Pattern of a file whose tests all belong to `tests/run full`."""
+"""Matches a test file whose tests are all marked `full`."""
 LIMIT_S = 2 * PATIENCE
 """Seconds after which a test in real time fails."""
 LIMIT_FULL_S = 1800.0
-"""The same for a test of `tests/run full`. A test of `tests/run soak` has no limit."""
+"""Seconds after which a test marked `full` fails. A test marked `soak` has no limit."""
 
 # The time to draw an example depends on the machine's load, not on the strategy.
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -53,7 +53,9 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the slowest files first. Started last, they would run while other workers are idle."""
+    """Put the slowest files first. If they started last, they would still run while other workers
+    are idle.
+    """
     known = durations.read()
     items.sort(key=lambda item: -known.get(os.path.relpath(item.path, ROOT), inf))
 
@@ -69,7 +71,8 @@ def pytest_configure(config: pytest.Config) -> None:
     leftovers.mark()
     loopback.install()
     if hasattr(config, "workerinput") or not getattr(config.option, "numprocesses", None):
-        # Do not hold the workers themselves: they have this process's guard.
+        # Not in the process that only starts parallel workers, because each worker guards the
+        # programs that it starts.
         offline.hold_what_is_started()
     if not config.getoption("--cold"):
         fork_server.use()
@@ -93,7 +96,7 @@ def pytest_unconfigure() -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_teardown() -> Iterator[None]:
-    """Fail the test if programs tried to leave this machine, also while they ended."""
+    """Fail the test if programs tried to connect to other machines, also while they ended."""
     yield
     if message := offline.left():
         pytest.fail(message)

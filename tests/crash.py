@@ -1,8 +1,8 @@
 """Possible states of a disk after a power cut, computed from recorded calls.
 
-Synced data is there. Of data that was not synced, each write is there, missing, or there with only
-some of its sectors. Removed files may be back. New files and names are there, because ext4 and
-similar file systems write them in order.
+Synced data is on the disk. Each write that was not synced is on the disk, missing, or on the disk
+with only some of its sectors. Removed files may exist again. New files and names exist, because
+ext4 and similar file systems write them in order.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from tests.disk import Call
 SECTOR = 512
 PAGE = 4096
 SHARES = [0.0, 0.5, 0.9, 1.0]
-"""Possible shares of unsynced data that are on the disk."""
+"""Shares of unsynced writes that reach the disk, from which one is drawn."""
 EDGE = 60
-"""Number of calls at the start of a program, when it makes its files, and at its end."""
+"""Number of calls that count as the start of a program, when it makes its files, or as its end."""
 
 
 @dataclass
@@ -86,7 +86,9 @@ class Disk:
 
 
 def parts(offset: int, data: bytes, random: Random) -> Iterator[tuple[int, bytes]]:
-    """Yield the parts of a write, which are sectors or pages that come to the disk separately."""
+    """Yield the parts of a write (offset and data): sectors or pages, which reach the disk
+    separately.
+    """
     size = random.choice([SECTOR, PAGE])
     at = 0
     while at < len(data):
@@ -96,8 +98,8 @@ def parts(offset: int, data: bytes, random: Random) -> Iterator[tuple[int, bytes
 
 
 def failures(disk: Disk, calls: Iterable[Call], moments: int, random: Random) -> Iterator[bytes]:
-    """Take `disk` to `moments` moments, a third of them near the start and the end of the program.
-    Yield the answers that the program had given by then.
+    """Advance `disk` to `moments` moments in turn, a third of them near the start or the end of the
+    program. Yield the answers that the program had given before each moment.
     """
     listed = list(calls)
     whole = range(1, len(listed) + 1)

@@ -1,4 +1,4 @@
-"""Power cuts at one of many calls."""
+"""Simulates a power cut at one of many calls by an exception."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Third-party servers that need a later Python than Debian 12 has. Each has a Debian 13 of its own,
-because only one run at a time can use a Debian.
+"""Runs third-party servers that need a later Python than Debian 12 has. Each has a separate Debian
+13, because only one run at a time can use a Debian.
 """
 
 from __future__ import annotations

@@ -61,8 +61,8 @@ class Wolves:
 def wolves(
     folder: Path, count: int = 2, beacons: Mapping[int, str] = MappingProxyType({})
 ) -> Iterator[Wolves]:
-    """Yield TNCs that listen on 127.0.0.1 and the first `PORTS` of the namespace. `beacons` are
-    configuration lines for frames that a TNC sends by itself.
+    """Yield `count` TNCs, whose KISS ports in the namespace are the first of `PORTS`. `beacons`
+    maps the index of a TNC to configuration lines for frames that it sends by itself.
     """
     tool("direwolf", "direwolf")
     with ExitStack() as ends:

@@ -1,4 +1,6 @@
-"""A process whose disk fails, lies about syncs, is slow, or records its calls (`peers/disk.c`)."""
+"""Environments for processes whose disk calls fail, have no effect, are slow or are recorded, by a
+preloaded library (`peers/disk.c`).
+"""
 
 from __future__ import annotations
 
@@ -35,8 +37,8 @@ def build(folder: Path) -> Path:
 
 
 class Fault(NamedTuple):
-    """Makes call number `first` of that name, or of `any`, fail, and `times` - 1 calls after it. 0
-    means all.
+    """Failing calls: `times` calls named `call` (or of `any` name) fail, beginning with number
+    `first`. `times` 0 means all.
     """
 
     call: str

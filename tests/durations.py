@@ -1,7 +1,7 @@
 """The seconds of each test file in the last recorded run.
 
-`tests/run full --record-durations` writes them. They decide the order of files and the choice of
-`.ci/run`.
+`tests/run full --record-durations` writes them. They determine the order of test files, and the
+files that `.ci/run` chooses.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def read() -> dict[str, float]:
 
 
 class Recorder:
-    """A pytest plugin that adds up the times from all workers."""
+    """A pytest plugin that adds up the test durations of each file, from all workers."""
 
     def __init__(self) -> None:
         self._seconds: defaultdict[str, float] = defaultdict(float)
@@ -30,7 +30,9 @@ class Recorder:
         self._seconds[report.nodeid.partition("::")[0]] += report.duration
 
     def pytest_sessionfinish(self) -> None:
-        """Replace the times of files that have run, and keep the others."""
+        """Write the durations of the files that have run to the list, and keep those of other
+        files.
+        """
         known = read() | self._seconds
         listed = sorted((-seconds, path) for path, seconds in known.items())
         FILE.write_text("".join(f"{-seconds:.0f} {path}\n" for seconds, path in listed))

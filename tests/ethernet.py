@@ -51,8 +51,8 @@ class Plug:
 
 
 def _opened_in(namespace: str) -> int:
-    """Return the file of a new tap device in the namespace. Only the thread that opens it enters
-    the namespace.
+    """Return the file descriptor of a new tap device in the namespace. A separate thread enters the
+    namespace to open it.
     """
     files: list[int] = []
 
@@ -92,7 +92,7 @@ def _forward(sender: Plug, plugs: list[Plug]) -> None:
 
 @contextmanager
 def ethernet(*addresses: str) -> Iterator[list[Plug]]:
-    """Yield a machine for each of these addresses."""
+    """Yield the plugs of machines with these addresses, which are connected by one switch."""
     if not os.access(TUN, os.R_OK | os.W_OK):
         unavailable(f"no {TUN}")
     with ExitStack() as stack:

@@ -1,4 +1,4 @@
-"""A web server for a folder."""
+"""An HTTP server for the files of a folder."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Quiet(SimpleHTTPRequestHandler):
 
 @contextmanager
 def file_server(folder: Path, port: int = 0) -> Iterator[str]:
-    """Yield the server's address."""
+    """Serve the files of `folder`, and yield the server's URL."""
     server = ThreadingHTTPServer(("127.0.0.1", port), partial(Quiet, directory=str(folder)))
     thread = Thread(target=server.serve_forever)
     thread.start()

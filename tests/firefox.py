@@ -17,7 +17,7 @@ from tests.machine import tool
 from tests.processes import PATIENCE, Running, until
 
 HELD = 1_700
-"""Milliseconds, longer than the page requires for a held button."""
+"""Milliseconds for which a test holds a button: longer than the page requires."""
 KEYS = {"Tab": "\ue004", "Enter": "\ue006", "Space": " ", "Escape": "\ue00c", "Shift": "\ue008"}
 """WebDriver's key names (https://www.w3.org/TR/webdriver2/#keyboard-actions)."""
 
@@ -91,7 +91,9 @@ class Firefox:
         return here
 
     def presses(self, *keys: str, shifted: bool = False) -> None:
-        """Press keys one after the other: names of KEYS, or typed text."""
+        """Press keys one after the other. Each is a name in `KEYS`, or text to type. With
+        `shifted`, hold Shift.
+        """
         shift = {"type": "keyDown", "value": KEYS["Shift"]}
         actions: list[dict[str, Any]] = [shift] * shifted
         for key in keys:

@@ -1,5 +1,6 @@
-"""A stranger who repeats one request as fast as possible. `python -m tests.flood` runs it as a
-separate process, so that it takes no time from the measuring process.
+"""An anonymous client that repeats one request as fast as possible, and measurements of the server
+meanwhile. `python -m tests.flood` runs it as a separate process, so that it takes no time from the
+measuring process.
 """
 
 from __future__ import annotations
@@ -20,10 +21,10 @@ from typing import NamedTuple
 AT_ONCE = 200
 """Number of requests that are sent before an answer is read."""
 SOON = 0.1
-"""Seconds within which all other callers get an answer. On a machine that is itself late, more are
+"""Seconds within which other callers must get an answer. If the machine itself is late, more are
 allowed."""
 PAUSE, WORK = 0.05, 0.003
-"""Seconds of pause and of processor time for measuring how late this machine is."""
+"""Seconds for which the thread that measures the delay of this machine sleeps, and then works."""
 
 
 def flood(port: int, source: str, secure: bool, pipelined: bool, request: bytes) -> None:
@@ -115,8 +116,9 @@ def measure(process: int, seconds: float, ask: Callable[[], None]) -> Measured:
 
 
 def settled(process: int, ask: Callable[[], None], cores: float, window: float) -> Measured:
-    """Measure windows until a process takes at most `cores`. A stranger's initial allowance takes a
-    second on an idle machine. The last window counts.
+    """Measure in windows of `window` seconds until a process uses at most `cores`, and return the
+    last window. A stranger's initial allowance takes a second on an idle machine. The last window
+    counts.
 
     The machine itself may stop for a moment in one window. Therefore, after a window with a long
     wait, two consecutive good windows are necessary.

@@ -37,12 +37,12 @@ from tests import leftovers
 
 MODULE = [sys.executable, "-m", "fieldagent"]
 COLD = ["env", *MODULE]
-"""The same command, which is never forked."""
+"""A command that runs the program but is never forked."""
 READ_AT_START = ("PYTHON", "LD_", "LC_", "LANG", "TZ", "MALLOC_")
 """Prefixes of variables that the interpreter, its libraries and the linker read before the program
 can."""
 MOST = 1 << 20
-"""Maximum bytes of one call."""
+"""Maximum bytes of one request to the fork server."""
 LONGEST = 4096
 """Bytes for the command line of a forked program, which other processes read."""
 
@@ -114,7 +114,9 @@ class Forked(subprocess.Popen[str]):
 
 
 def begin(command: list[str], environment: Mapping[str, str], **how: Any) -> subprocess.Popen[str]:
-    """Start a process with text streams. It is forked if that is in use and has the same effect."""
+    """Start a process with text streams. Fork it if the fork server is in use and a fork has the
+    same effect.
+    """
     how |= {"env": environment, "text": True}
     if _used and not _servers and command[:3] == MODULE:
         _servers.append(Server())
@@ -126,7 +128,7 @@ def begin(command: list[str], environment: Mapping[str, str], **how: Any) -> sub
 
 _used: list[bool] = []
 _servers: list[Server] = []
-"""Server of this process, started at its first use."""
+"""Fork server of this process, started at its first use. Empty until then."""
 
 
 def use() -> None:
@@ -146,8 +148,8 @@ def _read_at_start(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def serve(calls: socket.socket) -> list[str] | None:
-    """Return the arguments in each process that must become a program. In the server, return None
-    after the last call.
+    """Serve fork requests. Return the arguments in each forked process, which must then run the
+    program. Return None in the server after the last request.
     """
     while True:
         call, files, _, _ = socket.recv_fds(calls, MOST, 3)

@@ -9,8 +9,8 @@ BEGIN = datetime(2026, 11, 20, 10, 0, 0, tzinfo=UTC)
 
 
 def nmea(way: Iterable[tuple[float, float, float]]) -> str:
-    """Return the sentences. `way` contains latitude, longitude (north and east) and speed in m/s
-    for each second.
+    """Return the NMEA sentences of a track. `way` contains latitude, longitude (north and east) and
+    speed in m/s for each second.
     """
     return "".join(_sentences(way))
 

@@ -158,7 +158,9 @@ class Kit(Core):
     async def send(
         self, outcome: Outcome = Outcome.SENT, channel: Channel | None = None, **how: Any
     ) -> list[Entry]:
-        """Do one transmission from load to settle, and return its entries."""
+        """Simulate one transmission of the driver with this outcome, and return the transmitted
+        entries.
+        """
         outbox = self.outbox if channel is None else self.outboxes[channel]
         transmission = outbox.load(340)
         assert transmission is not None
@@ -167,8 +169,8 @@ class Kit(Core):
         return list(decode(transmission.body).entries)
 
     async def hear(self, body: bytes, *, tagged: bool) -> None:
-        """Receive a message over satellite. Without `tagged`, another kit has brought it, and its
-        sender is unproved.
+        """Receive a message over satellite. If `tagged` is False, another kit has relayed it, and
+        its sender is not authenticated.
         """
         if tagged:
             await self.reception.receive(body)
@@ -261,13 +263,15 @@ async def kit(
 
 
 async def outcome(k: Kit, id_: int, within: float = 900) -> Status | None:
-    """Return the terminal status of a posted Package."""
+    """Wait for the terminal status of a posted Package, and return it. Fails after `within`
+    seconds.
+    """
     with fail_after(within):
         return (await k.endings.wait_for_outcome(k.standing(id_).sequence)).status
 
 
 async def until(condition: Any, within: float = 900) -> None:
-    """Wait until the condition is true, by the test's clock."""
+    """Wait until the condition is true. Fails after `within` seconds of the test's clock."""
     with fail_after(within):
         while not condition():
             await trio.sleep(2)

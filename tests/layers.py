@@ -15,11 +15,11 @@ from pathlib import Path
 PACKAGE = Path(__file__).parents[1] / "fieldagent"
 
 GROUND = ["__init__", "system", "package", "wire", "store", "http", "page", "webhook"]
-"""Rooms that both programs use, lowest first. Each may import the rooms before it."""
+"""Packages that both programs use, lowest first. Each may import the packages before it."""
 WINGS = ["agent", "hub"]
-"""The two programs. Both import the ground. Neither imports the other."""
+"""The packages of the two programs. Both may import `GROUND`. Neither may import the other."""
 TOP = ["kit", "cli", "extensions", "__main__"]
-"""Rooms that may import the ground, both programs and the rooms before them."""
+"""Packages that may import `GROUND`, both programs and the packages before them."""
 
 PURE = {
     "system.clock_bounds",
@@ -139,10 +139,11 @@ INSIDE = {
         *("arguments", "completion", "manual"),
     ],
 }
-"""The rooms inside agent, hub and cli, lowest first. Each may import the rooms before it."""
+"""The packages inside agent, hub and cli, lowest first. Each may import the packages before it."""
 
 LIST = "extensions.__init__"
-"""The list of extensions. Each room may import it, because it names extensions only in strings."""
+"""The list of extensions. Each package may import it, because it names extensions only in
+strings."""
 
 WAITS_TAKE_S = {"sleep", "move_on_after", "fail_after"}
 """Functions of trio that take seconds and refuse a negative number."""
@@ -204,7 +205,7 @@ def is_pure(module: str) -> bool:
 
 
 def upward_imports(tree: Tree) -> Iterator[str]:
-    """Yield imports of a room that is above, or of the other program."""
+    """Yield forbidden imports: of a package later in the order, or of the other program."""
     for module in tree.sources:
         room = module.partition(".")[0]
         rooms = {name.partition(".")[0] for name in tree.ours(module)} - {room}

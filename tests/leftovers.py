@@ -1,4 +1,4 @@
-"""Processes that tests started and did not end. Each carries a mark in its environment."""
+"""Finds and ends processes that tests started and left running, by a mark in their environment."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ from contextlib import suppress
 from pathlib import Path
 
 MARK = "FIELDAGENT_TESTS"
-"""The ids of the processes that run the tests, each started by the one before: `12/34`."""
+"""Environment variable of the mark: the ids of the processes that run the tests, such as `12/34` if
+12 has started 34."""
 SPARED: set[int] = set()
 """Ids of processes that outlive a test. Their starter ends them."""
 PR_SET_CHILD_SUBREAPER = 36
 GRACE = 5.0
-"""Seconds for a process that is already ending, and for each way of ending it."""
+"""Seconds to wait for a process that is already ending, then after SIGTERM, and then after
+SIGKILL."""
 
 
 def mark() -> None:

@@ -1,4 +1,6 @@
-"""Requirements of tests on the machine besides Python."""
+"""Requirements of tests on the machine: programs, mounts, disks. A test without them is skipped or
+fails.
+"""
 
 from __future__ import annotations
 

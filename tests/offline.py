@@ -1,4 +1,4 @@
-"""Ensures that no test sends data beyond this machine, even if the tested code has errors.
+"""Prevents tests from sending data to other machines, even if the tested code has errors.
 
 The guard (`tests/started/loopback.py`) runs in the test process and in each Python that it starts,
 because `started/` is first in their path. A started program that tries to send ends, and the test
@@ -34,7 +34,9 @@ def path(folders: str) -> str:
 
 
 def left() -> str:
-    """Return the attempts of started programs since the last call, one per line."""
+    """Return and forget the reported attempts of started programs to leave this machine, one per
+    line.
+    """
     report = Path(os.environ[REPORT])
     if not report.stat().st_size:
         return ""

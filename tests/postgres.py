@@ -1,4 +1,4 @@
-"""A separate PostgreSQL server from Debian's package, for the time of the tests."""
+"""Runs a separate PostgreSQL server from Debian's package while the tests run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests import leftovers
 from tests.machine import unavailable
 
 ACCOUNT = "postgres"
-"""Account from Debian's package: PostgreSQL refuses to run as root."""
+"""System account from Debian's package, because PostgreSQL refuses to run as root."""
 AS_ACCOUNT = ("setpriv", "--reuid", ACCOUNT, "--regid", ACCOUNT, "--clear-groups")
 """Command prefix for root. It is replaced by the program, so signals reach the program itself."""
 FIRST_ID = "FIELDAGENT_TEST_FIRST_ID"
@@ -46,7 +46,7 @@ class Server:
             self._as_account = ["runuser", "-u", ACCOUNT, "--"]
         self._run("initdb", "--auth=trust", "-U", ACCOUNT, "-E", "UTF8")
         self.address = f"postgresql:///%s?host={folder}&user={ACCOUNT}"
-        """Address with a place for the database's name."""
+        """URL of a database, with %s for its name."""
 
     def start(self) -> None:
         # Tests kill its processes but never the machine, so the kernel keeps the written data.
@@ -64,7 +64,7 @@ class Server:
         return int((self._folder / "data/postmaster.pid").read_text().split()[0])
 
     def restart(self) -> None:
-        """Restart it as after a crash."""
+        """Kill the server and start it again, as after a crash."""
         self.stop()
         self.start()
 

@@ -60,7 +60,7 @@ def frozen(running: Running) -> Iterator[None]:
 
 
 def until(condition: Callable[[], object], within: float = PATIENCE) -> None:
-    """Poll until the condition is true, for `within` seconds."""
+    """Poll until the condition is true. Fails after `within` seconds."""
     deadline = time.monotonic() + within
     while not condition():
         assert time.monotonic() < deadline, f"not in {within:.0f} s: {_written(condition)}"
@@ -68,7 +68,7 @@ def until(condition: Callable[[], object], within: float = PATIENCE) -> None:
 
 
 def _written(condition: Callable[[], object]) -> str:
-    """Return the condition's source text, for the last lines of a failed run."""
+    """Return the source text of a condition, for the message of a failed wait."""
     try:
         return inspect.getsource(condition).strip()
     except OSError:
@@ -76,7 +76,9 @@ def _written(condition: Callable[[], object]) -> str:
 
 
 async def until_async(condition: Callable[[], object]) -> None:
-    """Poll under trio in real time, until the condition is true."""
+    """Poll under trio, in real time, until the condition is true. Fails after `PATIENCE`
+    seconds.
+    """
     with trio.fail_after(PATIENCE):
         while not condition():
             await trio.sleep(0.01)

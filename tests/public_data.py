@@ -1,5 +1,5 @@
-"""Public test data of other programs: files in Debian source packages and in source archives of
-PyPI. They are fetched once and stay in this machine's cache.
+"""Downloads public test data of other programs from Debian source packages and from source archives
+on PyPI. The files stay in this machine's cache.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ class Replay:
         return not any(each.direction == CAME for each in self._records[self.place :])
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Open the port as often as in the trace."""
+        """Open and close the port in the same sequence as in the trace."""
         while True:
             async with self._line() as line:
                 task_status.started()
@@ -70,7 +70,9 @@ class Replay:
                 await self._answer(line, answered)
 
     def _find(self, said: bytes) -> int | None:
-        """Return the index after the host's command when it is complete, or None."""
+        """Return the index after the next record of the host's command `said`. If there is no such
+        record, return None, and add a complete command to `unknown`.
+        """
         for place in range(self.place, len(self._records)):
             each = self._records[place]
             if each.direction == SENT and _is_same(each.data, said):

@@ -1,4 +1,4 @@
-"""Runs a journal or a store around the code that uses it."""
+"""Runs a journal or a store while a block uses it."""
 
 from __future__ import annotations
 

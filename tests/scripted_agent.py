@@ -1,4 +1,6 @@
-"""An agent with the channels that a test chooses. It keeps posted Packages."""
+"""A simulated local API of an agent, with channels that a test chooses. It records posted
+Packages.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""A third-party device on a pty. A function makes its answers, and the device keeps all received
-bytes.
+"""A simulated third-party device on a pty. A function makes its answers, and the device records all
+received bytes.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class SerialDevice:
             os.close(self._ours)
 
     def _serve_once(self) -> bool:
-        """Return False when the device is unplugged."""
+        """Answer the next received bytes. Return False when the device is unplugged."""
         if not select.select([self._ours], [], [], HUMS_EVERY)[0]:
             self._say(self._hums)
             return True

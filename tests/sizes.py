@@ -23,7 +23,9 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def oversized(name: str, source: str) -> Iterator[tuple[str, str]]:
-    """Yield the place and the size of everything in a module that is over a limit."""
+    """Yield the name and the size of each module, class and function in a source that is over a
+    limit.
+    """
     if (lines := len(source.splitlines())) > MODULE_LINES_MAX:
         yield name, f"{lines} lines"
     for node in ast.walk(ast.parse(source)):

@@ -26,8 +26,7 @@ from tests import leftovers, machine, touched
 BIN = Path(sys.executable).parent
 PYTHON = "python"
 WORKERS = str(5 * (os.cpu_count() or 1) // 2)
-"""Tests often wait, so there are more workers than processors. A worker takes whole files, whose
-tests share fixtures."""
+"""Number of test workers: 2.5 per processor, because tests often wait."""
 PYTEST = (PYTHON, "-m", "pytest", "-n", WORKERS, "--dist", "loadfile", "--no-loadscope-reorder")
 FULL = ("-m", "not soak")
 MACHINES = (
@@ -35,7 +34,8 @@ MACHINES = (
     *(PYTHON, "-m", "pytest", "-n", str(os.cpu_count() or 1)),
     *("--dist", "loadfile", "--no-loadscope-reorder", "-m", "machine and not soak"),
 )
-"""An emulated machine takes a processor. With more of them, units in it run out of their time."""
+"""Step for tests marked `machine`, one per processor. With more of them, systemd units in the
+emulated machines would time out."""
 ZIPAPP = ("zipapp", "build/zipapp")
 SCRIPTS = (
     *("build/zipapp", "build/deb", "build/drill_reports", "build/release"),
@@ -50,10 +50,11 @@ MODULES = tuple(
     )
 )
 COLLECTED = ("collection", PYTHON, "-m", "pytest", "--collect-only", "-qqq")
-"""Compiles the tests once. Without this step each worker compiles all of them. Its output appears
-only if it fails."""
+"""Step that compiles the tests once, because otherwise each worker would compile all of them. Its
+output appears only if it fails."""
 TYPES = ("types", "mypy", "--scripts-are-modules", "fieldagent", "tests", *SCRIPTS, *MODULES)
-"""Runs in parallel with the steps after it, because mypy uses only one processor."""
+"""Step that checks types. It runs in parallel with the steps after it, because mypy uses only one
+processor."""
 CHECKS = (
     TYPES,
     ZIPAPP,
@@ -249,11 +250,12 @@ def main(arguments: list[str]) -> int:
         code = steps.run(name, *command)
         if (name, *command) == ZIPAPP and code == 0:
             os.environ[machine.BUILT] = "1"
-        # The files of a change may contain no test that is marked `full`.
+        # Accept that the files of a change contain no test that is marked `full`.
         codes[name] = 0 if name == TOUCHED and code == NO_TESTS else code
     codes |= steps.end()
     end_orphans()
-    # The arguments may name only files of one of the two.
+    # Accept that one of the two steps has no tests, because the arguments may name only files of
+    # the other.
     both = {name: codes[name] for name in (TESTS[-1][0], MACHINES[0]) if name in codes}
     if 0 in both.values():
         codes |= {name: 0 for name, code in both.items() if code == NO_TESTS}

@@ -48,7 +48,9 @@ def _git(*arguments: str) -> str:
 
 
 def belonging(paths: Iterable[str]) -> list[str]:
-    """Return the files of tests that belong to changed paths."""
+    """Return the test files that belong to changed paths: changed test files, and those that mirror
+    changed modules.
+    """
     paths = [*paths]
     chosen: dict[str, None] = {}
     for path in paths:
@@ -65,7 +67,9 @@ def belonging(paths: Iterable[str]) -> list[str]:
 
 
 def _mirror(path: str) -> str:
-    """Return the closest folder of tests for a module that contains test files."""
+    """Return the folder of tests for a module: the closest one that exists and contains test
+    files.
+    """
     folder = Path("tests", *Path(path).parent.parts[1:])
     while folder != Path("tests") and not [*(ROOT / folder).glob("test_*.py")]:
         folder = folder.parent

@@ -1,4 +1,4 @@
-"""Callers of a server and their cost: one request at a time on each connection."""
+"""Calls a server with one request at a time on each connection, and measures the cost."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Cost(NamedTuple):
 
 
 def cost(port: int, pid: int, request: bytes, requests: int, *, status: bytes, end: bytes) -> Cost:
-    """Return the cost of `accepted` for the process `pid`."""
+    """Send requests as `accepted` does, and return their cost for the server process `pid`."""
     before = processor(pid)
     speed = accepted(port, request, requests, status=status, end=end)
     return Cost(speed, (processor(pid) - before) / requests)

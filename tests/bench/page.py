@@ -1,4 +1,4 @@
-"""Writes the lines of each benchmark's last run to `docs/reference/performance.md`."""
+"""Writes the output of each benchmark's last run to `docs/reference/performance.md`."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Two simple models of a team for comparison with ours: beacons with the known items, and
-a flood.
+"""Two simple radio protocols for comparison with ours: beacons that list the known items, and a
+flood.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ BEACON_EVERY = 60.0
 HEAD, POSITION = 24, 20
 """Bytes of an envelope around a text, and of a position."""
 ENTRY = 18
-"""Bytes of a beacon for the items of one origin."""
+"""Bytes in a beacon for the items of one sender."""
 PACKET = 200
 HOPS = 3
 
 Item = tuple[int, int]
-"""The sender and its number."""
+"""Sender and sequence number of an item."""
 
 
 class Kit:

@@ -49,19 +49,21 @@ trio.run(main)
 
 
 def resident(pid: int) -> int:
-    """Return the bytes of its private and shared memory, from /proc."""
+    """Return the resident memory of a process in bytes, from /proc."""
     pages = Path(f"/proc/{pid}/statm").read_text().split()[1]
     return int(pages) * 4096
 
 
 def processor(pid: int) -> float:
-    """Return its processor seconds, from /proc (proc_pid_stat(5))."""
+    """Return the processor seconds of a process, from /proc (proc_pid_stat(5))."""
     of_user, of_system = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()[11:13]
     return (int(of_user) + int(of_system)) / os.sysconf("SC_CLK_TCK")
 
 
 def family_processor(pid: int) -> float:
-    """Return the same with its children, including ended ones."""
+    """Return the processor seconds of a process and its children, including ended children, from
+    /proc.
+    """
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()[11:15]
     own = sum(map(int, fields)) / os.sysconf("SC_CLK_TCK")
     children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
@@ -69,7 +71,7 @@ def family_processor(pid: int) -> float:
 
 
 class Doings(NamedTuple):
-    """Work since its start."""
+    """Work of a process since its start."""
 
     wakeups: int
     """Number of waits of all its threads."""
@@ -108,7 +110,7 @@ def at_rest(*pids: int) -> list[AtRest]:
 
 
 def memory(kit: Agent) -> int:
-    """Return the memory after some answers."""
+    """Return the resident memory of an agent in bytes, after it has answered some requests."""
     for _ in range(20):
         kit.call("GET", "/api/status")
     return resident(kit.process.pid)
@@ -201,7 +203,7 @@ def zipapp_ratio(zipapp: Path) -> float:
 
 
 def _imports(paths: list[str]) -> float:
-    """Return seconds."""
+    """Return the seconds of a start of Python that imports the agent's modules from `paths`."""
     modules = "fieldagent.agent.agent, fieldagent.agent.channels.satellite"
     source = f"import sys; sys.path[:0] = {paths!r}; import {modules}"
     began = time.perf_counter()

@@ -1,4 +1,6 @@
-"""One air for many kits in one process. Without ptys, a hundred kits are possible."""
+"""A simulated radio channel that many kits in one process share. It uses no ptys, so a hundred kits
+are possible.
+"""
 
 from __future__ import annotations
 
@@ -18,13 +20,15 @@ BACKOFF = 0.2
 
 
 class Sky:
-    """A sender waits until the air is free, and a little longer."""
+    """The radio channel. A sender waits until it is free, and then a random time of up to
+    `BACKOFF`.
+    """
 
     def __init__(self, air: SharedAir, random: Random) -> None:
         self.air, self.random = air, random
         self.sent: Counter[int] = Counter()
         self.seconds = 0.0
-        """Seconds on the air of all kits."""
+        """Total transmission time of all kits in seconds."""
         self.modems: dict[int, SkyModem] = {}
         self._changed = trio.Event()
 

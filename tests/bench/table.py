@@ -1,4 +1,4 @@
-"""The lines of a benchmark: name, figure, and goal."""
+"""Prints and collects the lines of a benchmark: name, value, unit and goal."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from operator import ge, le
 
 MEETS = {"<=": le, ">=": ge}
 missed: list[str] = []
-"""Lines so far whose figure misses its goal."""
+"""Printed lines whose value misses its goal."""
 shown: list[str] = []
-"""All lines so far."""
+"""All printed lines."""
 
 
 def show(line: str) -> None:
@@ -17,7 +17,9 @@ def show(line: str) -> None:
 
 
 def row(what: str, value: float, goal: str = "", unit: str = "") -> None:
-    """Print a line. `goal` is such as "<= 1.3". Without a goal, the figure is for comparison."""
+    """Print a line. `goal` is a comparison such as "<= 1.3". Without a goal, the value is only
+    informative.
+    """
     figure = f"{value:,.3f}".rstrip("0").rstrip(".")
     line = f"{what:<66} {figure:>9} {unit:<4}"
     if goal:
@@ -27,7 +29,9 @@ def row(what: str, value: float, goal: str = "", unit: str = "") -> None:
 
 
 def judged(line: str, met: bool) -> str:
-    """Return the line with its verdict, and count it if it misses its goal."""
+    """Return the line with its verdict, `met` or `NOT MET`. Add a line that is not met to
+    `missed`.
+    """
     line += " met" if met else " NOT MET"
     if not met:
         missed.append(line)

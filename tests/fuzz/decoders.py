@@ -1,4 +1,4 @@
-"""Each decoder as one function of foreign bytes.
+"""Each decoder as one function of untrusted bytes.
 
 It returns, or raises a documented error of the decoder. Anything else is a fault. If a stream is
 cut into frames, the result must not depend on the pieces in which the bytes arrive.

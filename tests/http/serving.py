@@ -126,7 +126,7 @@ class Client:
         return response, body
 
     async def rest(self) -> bytes:
-        """Return all data until the connection ends, in order or not."""
+        """Return all data until the connection is closed or reset."""
         received = bytes(self._buffer)
         try:
             async for data in self.stream:
@@ -190,7 +190,9 @@ def header(response: h11.Response, name: str) -> str | None:
 
 
 class Ticks:
-    """A handler that answers with a stream, and records the result."""
+    """A handler that answers with a stream of `count` pieces. It waits for `more` after each piece,
+    and sets `closed` when the stream ends.
+    """
 
     def __init__(self, count: int = 10**9, piece: bytes = b"data: 1\n\n") -> None:
         self.count = count

@@ -1,4 +1,4 @@
-"""A hub's first workspace with one kit, the start of most tests of a hub and an agent."""
+"""The first workspace of a hub, with one kit. Most tests of a hub with an agent start with it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The webhook claims of a hub process, as if it had just started."""
+"""Claims webhook posts as a hub process does that has just started."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from fieldagent.webhook.delivery import HandoverResult
 
 
 def claim(db: Db, now: float, *, desk: str = "") -> list[WebhookPost]:
-    """Return the posts of all runs."""
+    """Claim due posts once, as a hub process does, and return the posts of all lanes in one
+    list.
+    """
     return [post for run in claim_runs(db, now, desk=desk) for post in run]
 
 

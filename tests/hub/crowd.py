@@ -19,7 +19,7 @@ from fieldagent.wire.envelope import Source
 from fieldagent.wire.kit_note import KitReport, ModemReport, UpdateReport
 
 SAID = 4
-"""Items of each kit."""
+"""Number of items of each kit."""
 ROUND = {"battery": 3, "silent": 5, "never": 6, "update": 7, "clock": 9}
 """Last digit of the kits with each trouble."""
 WORKSPACE, DISPATCHER = 1, 2

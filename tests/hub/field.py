@@ -1,4 +1,6 @@
-"""A small workspace in a separate store: members with devices, and their items."""
+"""A small workspace in a separate store, without a running hub: members with devices, and their
+items.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,8 @@ class Sky:
     calls: list[bytes] = field(default_factory=list)
     rings: list[str] = field(default_factory=list)
     keeps: int = 0
-    """Number of messages that it reports as kept for the modem, after it accepted one."""
+    """Number of messages waiting for the modem that the operator reports after it has accepted a
+    message."""
 
     async def send(
         self, imei: str, body: bytes, *, number: int, priority: bool, modem: FarModem = NO_MODEM
@@ -138,7 +141,7 @@ def read(outgoing: OutgoingMessage) -> Envelope:
 
 
 def said(envelopes: list[Envelope]) -> list[tuple[int, str]]:
-    """Return sender and text of each message in order."""
+    """Return the sender and the text of each message in these envelopes, in order."""
     return [
         (envelope.origin, entry.content.content)
         for envelope in envelopes

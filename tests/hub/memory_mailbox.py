@@ -1,4 +1,6 @@
-"""Mail for devices in memory. Like a hub, it counts each incoming item once, by its number."""
+"""A mailbox in memory for tests of links. Like a hub, it counts each incoming item once, by its
+number.
+"""
 
 from __future__ import annotations
 
@@ -124,7 +126,7 @@ class MemoryMailbox:
 
 @dataclass
 class MemoryHub:
-    """The parts of a hub that `hub.ip_link.Links` needs."""
+    """A simulated hub with the functions that `hub.ip_link.Links` needs."""
 
     mailbox: MemoryMailbox = field(default_factory=MemoryMailbox)
     tokens: dict[str, Device] = field(default_factory=lambda: {TOKEN: DEVICE})

@@ -1,4 +1,4 @@
-"""A push service for tests. It keeps all posts, and third-party libraries check them."""
+"""A web push service for tests. It records all posts, and third-party libraries check them."""
 
 from __future__ import annotations
 
@@ -42,7 +42,9 @@ class Browser:
         }
 
     def read(self, pushed: Pushed) -> Any:
-        """Decrypt it with Mozilla's http_ece (RFC 8188)."""
+        """Decrypt the body of a post with Mozilla's http_ece (RFC 8188), and return its JSON
+        value.
+        """
         http_ece = pytest.importorskip("http_ece", reason="needs extra `test`")
         text = http_ece.decrypt(
             pushed.body, private_key=self.key, auth_secret=self.secret, version="aes128gcm"

@@ -10,7 +10,7 @@ from tests.processes import Agent, Hub, administer, until
 
 ADDRESS = "https://hub.example.org"
 BEHIND = {"console-address": ADDRESS, "trusted-proxies": "127.0.0.1/32"}
-"""As behind a proxy with TLS, which the tests bypass."""
+"""Settings of a hub behind a proxy with TLS. The tests connect without the proxy."""
 HERE = {"latitude": 46.5, "longitude": 7.25}
 
 
@@ -35,7 +35,7 @@ def raise_sos(kit: Agent, database: str) -> None:
 
 
 def timeline(database: str, id_: int = 1) -> list[tuple[str, str, str]]:
-    """Return event, person and detail of each step."""
+    """Return the timeline of an incident: event, person and detail of each step."""
     events = administer(database, "sos", "show", str(id_))["timeline"]
     return [(e["event"], (e["by"] or {}).get("name", ""), e["detail"]) for e in events]
 

@@ -1,4 +1,6 @@
-"""A mail relay for tests, made with aiosmtpd: it keeps mails and answers as the test wants."""
+"""A mail relay for tests, made with aiosmtpd. It records mails and answers with the codes that the
+test sets.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,7 @@ class Relay:
         return AuthResult(success=True)
 
     def mail(self, number: int = 1) -> EmailMessage:
-        """Wait for that many mails, and return the last."""
+        """Wait until `number` mails have arrived, and return the last of them."""
         until(lambda: len(self.taken) >= number)
         return self.taken[number - 1]
 

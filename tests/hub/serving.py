@@ -61,16 +61,16 @@ class Wire:
 
     to: int
     cut_up: float = inf
-    """The connection ends after that many bytes towards the hub."""
+    """Number of bytes towards the hub after which the connection ends."""
     cut_down: float = inf
     next_cuts: Callable[[], tuple[float, float]] = lambda: (inf, inf)
     """Returns the limits, up and down, of the connection after a cut."""
     held: bool = False
-    """Bytes are lost in both directions without an error: half-open."""
+    """True if bytes are lost in both directions without an error, as on a half-open connection."""
     idle_max: float = inf
     """Seconds of silence after which the connection ends, as at a proxy."""
     deaf: bool = False
-    """Bytes from the hub are lost, and those towards it pass."""
+    """True if bytes from the hub are lost, and bytes towards the hub arrive."""
     connections: int = 0
     up: int = 0
     down: int = 0

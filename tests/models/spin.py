@@ -1,4 +1,4 @@
-"""Promela models: checked by spin in all their runs, and walked at random for a trace.
+"""Runs spin on Promela models: checks all runs of a model, or returns the trace of a random run.
 
 A model traces each step with one line, `T call value how name=value…`. The call has the name of a
 function in the code or of an event, followed by the state before it.
@@ -35,7 +35,9 @@ def text(model: str) -> str:
 
 
 def faults(model: str) -> list[str]:
-    """Return the switches, each of which breaks the model's protocol at one place."""
+    """Return the names of the preprocessor switches of a model. Each breaks the protocol at one
+    place.
+    """
     return sorted(set(re.findall(r"\bFAULT_\w+", text(model))))
 
 

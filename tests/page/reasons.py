@@ -32,17 +32,17 @@ ROOT = Path(str(files("fieldagent")))
 PLACE = "{}"
 _NAMED_PLACE = re.compile(r"\{[a-z_]+\}")
 _MEMBER = re.compile(r"[a-z]+(?:[A-Z][a-z]+)+")
-"""Member of a document of the API."""
+"""Matches the name of a member in a JSON document of the API."""
 _SETTING = re.compile(r"[a-z]+(?:-[a-z]+)+")
-"""Name of a setting."""
+"""Matches the name of a setting."""
 BEFORE = "_before"
-"""Name of the text before an added text."""
+"""Name that stands for the earlier text in an augmented assignment (`text += …`)."""
 
 Scope = Mapping[str, list[ast.expr]]
 
 
 class Giver:
-    """A callee that takes reasons: the arguments that are reasons, by position or name."""
+    """A function whose arguments contain reasons for people: their positions and names."""
 
     def __init__(self, at: tuple[int, ...] = (0,), names: tuple[str, ...] = ("reason",)) -> None:
         self.at = at
@@ -208,7 +208,7 @@ def _or_place(node: ast.expr, scope: Scope, deep: int) -> list[str]:
 
 
 def numbered(form: str) -> str:
-    """Return the form with its places in order: {1}, {2}."""
+    """Return the form with its places numbered in order: {1}, {2}."""
     numbers = count(1)
     return re.sub(re.escape(PLACE), lambda _: f"{{{next(numbers)}}}", form)
 

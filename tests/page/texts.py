@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 READ = ("aria-label", "alt", "placeholder", "title")
-"""Attributes that people read or hear."""
+"""HTML attributes whose text people read or hear."""
 VOID = ("area", "br", "col", "hr", "img", "input", "link", "meta", "option", "source", "wbr")
 _STRING = re.compile(r'"(?:[^"\\\n]|\\.)*"')
 _SKIPPED = re.compile(
@@ -56,7 +56,9 @@ class _Page(HTMLParser):
 
 
 def of_page(html: str) -> list[str]:
-    """Return the texts of the initial page. `translate="no"` excludes names."""
+    """Return the texts for people in an HTML page, without elements marked `translate="no"`, such
+    as names.
+    """
     reader = _Page()
     reader.feed(html)
     return reader.found

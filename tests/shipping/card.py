@@ -1,4 +1,4 @@
-"""Takes a card's image apart without loop devices."""
+"""Reads the partitions and files of a card's image, without loop devices."""
 
 from __future__ import annotations
 

@@ -13,7 +13,9 @@ from tests.shipping.conftest import CANNOT, ROOT
 
 
 def signed_repository(folder: Path, packages: Sequence[Path]) -> Path:
-    """Make a repository with a temporary key."""
+    """Make a signed apt repository of these packages in `folder`, with a temporary key, and return
+    its path.
+    """
     tool("apt-ftparchive", "apt-utils")
     gpg = tool("gpg", "gpg")
     with TemporaryDirectory() as home:

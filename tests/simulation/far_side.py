@@ -1,4 +1,4 @@
-"""The other ends: arrivals over each channel, counted by the receivers' numbers."""
+"""Simulated receivers at the other end of each channel, which count the items that arrive."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _NO_ITEM = (
 
 @dataclass
 class Collector:
-    """Accepts envelopes like a receiver."""
+    """Decodes envelopes as a receiver does, and records their items."""
 
     items: dict[int, set[bytes]] = field(default_factory=dict)
     """Complete items by number. A receiver passes each of the set to its user."""

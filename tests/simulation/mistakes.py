@@ -21,7 +21,7 @@ class Mistakes:
         self._planned: dict[tuple[Channel, str], bool] = {}
 
     def plan(self, channel: Channel, call: str, *, late: bool) -> None:
-        """Let the next such call raise, with `late` after its work."""
+        """Let the next such call raise: after its work if `late`, otherwise before."""
         self._planned[channel, call] = late
 
     def clear(self) -> None:

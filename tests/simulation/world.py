@@ -90,7 +90,8 @@ CREATE TRIGGER IF NOT EXISTS told_later AFTER UPDATE OF status ON package
 CREATE TRIGGER IF NOT EXISTS told_at_once AFTER INSERT ON package
     WHEN NEW.status IS NOT NULL BEGIN INSERT INTO told VALUES (NEW.sequence, NEW.status); END;
 """
-"""The disk's own record of each status of a Package."""
+"""SQL of a trigger in the journal that records each terminal status of a Package, independently of
+the agent."""
 
 
 KEPT = tuple(f"journal.sqlite3{suffix}" for suffix in ("", "-wal", "-mark"))
@@ -113,7 +114,7 @@ class Violated(AssertionError):
 
 @dataclass(slots=True)
 class Load:
-    """One transmission that a driver took."""
+    """One transmission that a driver has loaded from its outbox."""
 
     at: float
     channel: Channel
@@ -170,14 +171,14 @@ class World:
         return START + trio.current_time()
 
     def time(self) -> float:
-        """Return the agent's wall clock."""
+        """Return the time of the agent's wall clock (replaces `time.time`)."""
         return self.now()
 
     def read_clocks(self) -> Reading:
         return Reading("simulated", trio.current_time(), self.now(), "network")
 
     def Random(self) -> random.Random:  # noqa: N802
-        """Return the agent's own randomness."""
+        """Return a seeded generator for the agent (replaces `random.Random`)."""
         return random.Random(self.chance.getrandbits(32))
 
     def chance_of(self, module: object) -> tuple[str, Any]:

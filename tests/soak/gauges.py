@@ -1,4 +1,4 @@
-"""The resources of running processes: memory, descriptors, threads, files and log."""
+"""Measures the resources of running processes: memory, descriptors, threads, files and log."""
 
 from __future__ import annotations
 

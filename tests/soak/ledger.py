@@ -1,4 +1,4 @@
-"""Posts, answers, and the number of arrivals at each place."""
+"""Records the posts of a soak, their answers, and the arrivals at each place."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def texts(body: Any) -> list[str]:
 
 
 class Ledger:
-    """A ledger. Many threads write to it at once."""
+    """Records of all callers. Many threads write to it at the same time."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -32,7 +32,7 @@ class Ledger:
         self.accepted: dict[str, set[str]] = {}
         """Accepted texts by channel, or `push`."""
         self.delivered: dict[str, set[str]] = {}
-        """Texts that were answered `Delivered`, by channel."""
+        """Texts whose post was answered `Delivered`, by channel."""
         self.otherwise: Counter[str] = Counter()
         """Other answers, by their text."""
         self.absent: list[str] = []

@@ -27,7 +27,9 @@ class Line(NamedTuple):
 
 @dataclass
 class Mortal(Generic[R]):
-    """A process. `may_end` means that it ends by itself with its server."""
+    """A process that is killed and restarted. `may_end` is True if it may end by itself when its
+    server ends.
+    """
 
     name: str
     begin: Callable[[], R]
@@ -46,7 +48,9 @@ class Mortal(Generic[R]):
         return self.running
 
     def kill(self, down: float, *, gently: bool = False) -> None:
-        """End it for that many seconds."""
+        """End the process, and let it stay down for `down` seconds. SIGTERM if `gently`, otherwise
+        SIGKILL.
+        """
         if self.running is None:
             return
         self.killed.append(time.monotonic())

@@ -333,7 +333,7 @@ class Answers:
         self._rang: dict[object, float] = {}
 
     def look(self) -> None:
-        """Look once."""
+        """Look at the SOS once, and answer one that has rung long enough."""
         desk = self._cell.desk
         if desk is not None:
             if desk.signed_in:

@@ -1,4 +1,4 @@
-"""The contract between a driver and its outbox, checked during each test of that driver."""
+"""Checks the contract between a driver and its outbox during each test of the driver."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class Checked:
 
 
 class CheckedRadio(Checked):
-    """The outbox of a radio with the same checks."""
+    """An outbox of a radio that fails if the driver calls it in a forbidden order."""
 
     def __init__(self, outbox: RadioOutbox, *, in_flight: int) -> None:
         super().__init__(outbox, in_flight=in_flight)

@@ -91,13 +91,15 @@ async def spooled(path: Path) -> AsyncIterator[Spooled]:
 
 @dataclass
 class Hook:
-    """Answers each request with the next of its results, and repeats the last one."""
+    """A hook that answers each delivery with the next result for its requestId, and then repeats
+    the last of these results.
+    """
 
     results: dict[str, list[HandoverResult]] = field(default_factory=dict)
     lasts: Callable[[str], float] = lambda request_id: 0.0
-    """Seconds of a call."""
+    """Returns the seconds that a call takes."""
     calls: list[tuple[str, float]] = field(default_factory=list)
-    """Calls and their times."""
+    """Calls so far: pairs of a requestId and the time of the test's clock."""
     running: set[str] = field(default_factory=set)
     most: int = 0
     _grown: trio.Event = field(default_factory=trio.Event)

@@ -1,4 +1,4 @@
-"""The other end of Cloudloop for the contract of operators."""
+"""A simulated Cloudloop for the contract test of operators."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The simulated sky of the modem 9704 for the contract of satellite modems."""
+"""The simulated satellite network of the modem 9704 for the contract test of satellite modems."""
 
 from __future__ import annotations
 

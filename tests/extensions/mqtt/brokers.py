@@ -1,4 +1,6 @@
-"""Debian's mosquitto, paho as another client, and our own broker with faults."""
+"""MQTT brokers and clients for tests: Debian's mosquitto, paho as another client, and a broker with
+faults.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +55,7 @@ class Got(NamedTuple):
 
 
 class Neighbour:
-    """Another program at the broker that gets all messages."""
+    """An MQTT client that subscribes to all topics of a broker."""
 
     def __init__(self, port: int, user: str | None = None, password: str | None = None) -> None:
         self.got: list[Got] = []
@@ -124,7 +126,9 @@ class Packet(NamedTuple):
 
 
 class Visit:
-    """One connection of the kit from the broker's view. It has its own reader of packets."""
+    """One connection of the kit, at the broker's end. It reads packets without the product's
+    code.
+    """
 
     def __init__(self, peer: socket.socket) -> None:
         self.peer = peer

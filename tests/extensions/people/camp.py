@@ -21,12 +21,14 @@ SIGNS = (KEPT, LEFT, THERE, GIVEN_UP)
 
 
 def learn(person: Running, what: str) -> Any:
-    """Return the next news of that kind for the person."""
+    """Wait for the person's next event with the key `what`, and return its value."""
     return json.loads(person.expect(f'{{"{what}"'))
 
 
 def heard(person: Running) -> str:
-    """Return the person's next text, without signs about their own messages."""
+    """Return the next text that the person receives. Skip acknowledgements of the person's own
+    messages.
+    """
     while True:
         event = learn(person, "heard")
         if not event.get("emoji") and not event["text"].startswith(SIGNS):
@@ -152,7 +154,7 @@ def call_of(number: int) -> str:
 
 @contextmanager
 def aprs_air(home: Path, people: int) -> Iterator[tuple[Running, list[tuple[int, str]]]]:
-    """Yield the frequency, and the TNC port and callsign of each person."""
+    """Yield the process of the radio channel, and the TNC port and callsign of each person."""
     command = [sys.executable, "-m", "tests.peers.aprs_air", str(home / "air"), str(people)]
     with Running(command, "ready") as air:
         ports = [int(line.rpartition(":")[2]) for line in air.lines if "tcp://" in line]
@@ -181,7 +183,7 @@ APRS = Firmware(
     },
 )
 FIRMWARES = {each.name: each for each in (MESHTASTIC, MESHCORE, APRS)}
-"""One for each of `settings.RADIOS`."""
+"""Facts about each firmware, by its name in `settings.RADIOS`."""
 
 
 @dataclass

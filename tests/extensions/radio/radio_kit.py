@@ -222,12 +222,12 @@ async def on_air(
 
 
 def only_what_is_posted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Stop the hellos of stations."""
+    """Stop the hello packets of stations, so that only posted items are transmitted."""
     monkeypatch.setattr(repeating, "PRESENT_FIRST", inf)
 
 
 async def until(condition: Callable[[], bool], seconds: float = 3600.0) -> None:
-    """Wait in virtual time until the condition is true."""
+    """Wait until the condition is true. Fails after that many seconds of virtual time."""
     with trio.fail_after(seconds):
         while not condition():
             await trio.sleep(1)

@@ -1,5 +1,5 @@
-"""A modem under ModemManager, as its command `mmcli` shows it: a stand-in for that command, with
-its state in a folder.
+"""A simulated modem of ModemManager: a replacement for its command `mmcli`, with its state in a
+folder.
 """
 
 from __future__ import annotations

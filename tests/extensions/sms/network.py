@@ -30,25 +30,25 @@ NOWHERE = "http://127.0.0.1:9"
 
 
 class Modem(Protocol):
-    """The kit's modem: it reports sent SMS and accepts typed ones."""
+    """The simulated modem of the kit. It prints sent SMS, and accepts received SMS as input."""
 
     def output(self) -> list[str]: ...
     def type(self, line: str) -> None: ...
 
 
 class Network:
-    """Delivers each SMS, unless a test changes that."""
+    """Delivers SMS between the modem and the hub. A test can stop, lose or split them."""
 
     def __init__(self, home: Path, modem: Modem, service: PushService, adapter: Adapter) -> None:
         self.home, self.modem, self.service, self.adapter = home, modem, service, adapter
         self.hub: Hub | None = None
         self.up: list[str] = []
-        """Texts from the kit, and the number of those that the hub got."""
+        """Texts of all SMS from the kit, in order."""
         self.brought = 0
         self.down = 0
         """Number of the service's SMS that the kit got."""
         self.loses_up = 0
-        """Number of next SMS to the hub that are lost."""
+        """Number of SMS to the hub that will be lost, beginning with the next."""
         self.loses_down = 0
         self.in_parts: tuple[int, ...] = ()
         """Parts of each SMS that the kit gets, in this order. Empty for whole SMS."""
@@ -74,7 +74,7 @@ class Network:
         self._works.set()
 
     def expect(self, text: str) -> None:
-        """Wait for the modem's next line with this text. Only our thread reads its lines."""
+        """Wait until the modem has printed a line with this text."""
         until(lambda: self._has_come(text))
 
     def _has_come(self, text: str) -> bool:

@@ -1,4 +1,4 @@
-"""Stand-ins for the SMS services, for the contract of a kind of contact."""
+"""Simulated SMS services for the contract test of kinds of contact."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The other end of each operator: it accepts or refuses MT messages, falls silent, and brings MO
-messages.
+"""Simulated gateways of the satellite operators, for the contract test: they accept or refuse MT
+messages, do not answer, and deliver MO messages.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Gateway(Protocol):
     imei: str
     """IMEI of the modem that it knows."""
     body: bytes
-    """Body from that modem."""
+    """Body of the MO message that `bring` delivers."""
     codes: Mapping[Any, Any]
     """Codes for `refuse`, and the failure that each one means."""
 
@@ -123,7 +123,7 @@ class RockBlockGateway:
 
 
 class Shelf:
-    """The hub's memory for an operator: `contract.Book` in memory."""
+    """Implements `contract.Book` in memory: the values that the hub stores for an operator."""
 
     def __init__(self) -> None:
         self.known: dict[str, tuple[str, str]] = {}

@@ -1,4 +1,6 @@
-"""An air with people's radios of one kind, and the official client as each person's app."""
+"""A simulated radio channel with people's radios of one kind. The firmware's official client is
+each person's app.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ from tests.processes import Running
 def people_air(
     kind: str, home: Path, *more: str, people: int = 2
 ) -> Iterator[tuple[Running, list[int]]]:
-    """Yield the air and the ports of the people's radios."""
+    """Yield the process of the radio channel, and the TCP ports of the people's radios."""
     count = str(people + 1)
     how = ("--kind", kind, "--nodes", count, "--tcp-port", "0", "--seed", "7")
     with nodes(home, *how, *more) as air:
@@ -30,5 +32,5 @@ def client(kind: str, port: int) -> Running:
 
 
 def learn(person: Running, what: str) -> Any:
-    """Return the person's next news of that kind."""
+    """Wait for the person's next event with the key `what`, and return its value."""
     return json.loads(person.expect(f'{{"{what}"'))
