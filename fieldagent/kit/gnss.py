@@ -42,7 +42,7 @@ RECOGNITIONS = [
         turn,
         baud,
         lambda: b"",
-        lambda said: bool(nmea.parse_sentences(said)),
+        lambda data: bool(nmea.parse_sentences(data)),
         check_receiver,
         patience=SENTENCE_TIMEOUT_S,
     )

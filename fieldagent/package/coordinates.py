@@ -77,11 +77,11 @@ def read_degrees(text: str, side_letters: str) -> float:
         sign, degrees = match.groups()
         return side * _apply_sign(sign, parse_decimal(degrees))
     if match := re.fullmatch(_DEGREES_MINUTES_SECONDS, plain, re.ASCII):
-        sign, whole, minutes, seconds = match.groups()
+        sign, degrees_text, minutes, seconds = match.groups()
         parts = [parse_decimal(minutes), parse_decimal(seconds or "0")]
         if max(parts) >= 60 or (seconds is not None and not parts[0].is_integer()):
             raise NoCoordinate
-        return side * _apply_sign(sign, int(whole) + parts[0] / 60 + parts[1] / 3600)
+        return side * _apply_sign(sign, int(degrees_text) + parts[0] / 60 + parts[1] / 3600)
     raise NoCoordinate
 
 

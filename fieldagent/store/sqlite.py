@@ -257,7 +257,7 @@ def copy_whole(
             source.backup(
                 copy,
                 pages=COPIED_PAGES,
-                progress=report and (lambda _, left, whole: report(whole - left, whole)),
+                progress=report and (lambda _, remaining, total: report(total - remaining, total)),
             )
         finally:
             source.execute("ROLLBACK")

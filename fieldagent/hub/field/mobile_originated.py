@@ -419,11 +419,11 @@ class MobileOriginatedReceiver:
                 return
         posting, recipient = resolve_names(db, self._make_posting(db, entry, content, message))
         item, _ = add_item(db, posting, now=message.now, grace=self._grace)
-        nobody = recipient.reason
+        reason = recipient.reason
         if recipient.address:
-            nobody = send_to_address(db, item, recipient.address, message.now)
-        if nobody:
-            record_stage(db, item, THE_HUB, Stage.NOBODY, nobody, message.now)
+            reason = send_to_address(db, item, recipient.address, message.now)
+        if reason:
+            record_stage(db, item, THE_HUB, Stage.NOBODY, reason, message.now)
         # The position of a person with a separate radio is not the position of the kit.
         if isinstance(content, Location) and not (message.doubt_reason or posting.carried):
             positions.store_location(db, device, content, entry.time, message.now)

@@ -115,7 +115,7 @@ class PositionFeed:
         return is_behind and trio.current_time() >= self._not_before
 
     async def _read(self) -> None:
-        now, heard = trio.current_time(), self.store.get_event(newest.get_topic(self.workspace))
+        now, change = trio.current_time(), self.store.get_event(newest.get_topic(self.workspace))
         workspace, last_place = self.workspace, self.last_place
         self._not_before = now + RETRY_S  # Time of the next read if this one fails.
         found_positions = await self.store.read(lambda db: _read(db, workspace, last_place))
@@ -126,7 +126,7 @@ class PositionFeed:
             self._positions.clear()
             self.last_place, self.generation, self._not_before = 0, self.generation + 1, now
             return
-        self._news_event = heard
+        self._news_event = change
         self._not_before = now + max(self.pause_min_s, self.links / MESSAGES_PER_S)
         self.row_devices = found_positions.row_devices
         for digest, entry in found_positions.names:

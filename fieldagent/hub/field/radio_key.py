@@ -63,10 +63,10 @@ class KeyKit(NamedTuple):
     """Last step for which the hub has asked the kit."""
     number: int
     """Number of the command that asked for the step."""
-    given_at: float
+    asked_at: float
     outcome: int | None
     """Result of that command; None until the kit has answered."""
-    said: str
+    answer: str
     left_out: int
     at: float | None
     """Unix time of the kit's last answer."""
@@ -76,7 +76,7 @@ class KeyKit(NamedTuple):
         """Return the Unix time when the hub must ask the kit for `step`."""
         if self.asked < step:
             return 0.0
-        return self.given_at + (commands.LIFETIME_S if self.outcome is None else RETRY_AFTER_S)
+        return self.asked_at + (commands.LIFETIME_S if self.outcome is None else RETRY_AFTER_S)
 
 
 def find_change(db: Db, workspace: int, *, lock: bool = False) -> RadioKeyChange | None:
@@ -361,7 +361,7 @@ def _describe_kit(kit: KeyKit, step: int) -> dict[str, Any]:
         "step": kit.step,
         "state": describe_state(kit, step),
         "answered": kit.at,
-        "answer": kit.said or None,
+        "answer": kit.answer or None,
     }
 
 

@@ -92,7 +92,7 @@ class Tracker(NamedTuple):
     every: int
     alarm: str
     at: float
-    told: float
+    sent_at: float
 
 
 def add_tracker(
@@ -197,7 +197,7 @@ def process_tracker_report(
     contact.record_contact(db, tracker.device, bearer, now)
     _store_position(db, tracker, location, at, report.accuracy, now)
     incident = find_open_incident(db, tracker.device)
-    sent_at = tracker.told
+    sent_at = tracker.sent_at
     new_alarms = [each for each in alarms if each not in before]
     distress = {name for each in alarms for name in _find_distress_names(each)}
     distress -= {name for each in before for name in _find_distress_names(each)}
