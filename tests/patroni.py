@@ -45,7 +45,9 @@ def _edited(text: str, places: dict[str, str]) -> str:
 
 
 def _of(name: str, text: str, names: dict[str, str]) -> str:
-    """Adapt the text of the first node to another node. Lines that name all nodes stay the same."""
+    """Return the configuration of another node, made from that of the first node. Lines that name
+    all nodes stay the same.
+    """
     (first, address), *_, (last, _) = names.items()
     lines = [
         line if last in line else re.sub(rf"\b{first}\b", name, line).replace(address, names[name])
@@ -90,7 +92,7 @@ class Program:
             self.process = None
 
     def said(self) -> str:
-        """Return the end of its log."""
+        """Return the last lines of the program's log."""
         log = self.home / "log"
         return f"{log}:\n{log.read_text()[-3_000:]}"
 

@@ -23,7 +23,7 @@ STEPS_MAX = 3_000_000
 
 
 class TooMany(Exception):
-    """The matcher needs more than STEPS_MAX steps."""
+    """Error: the matcher needs more than STEPS_MAX steps."""
 
 
 class Matcher:

@@ -1,5 +1,5 @@
-"""Delivery of one Package over its channels, up to its terminal status. Pure: no I/O and no
-clock.
+"""Stages of an item at its addressee, and the terminal status of a Package from its deliveries on
+each channel. Pure: no I/O and no clock.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Positions in formats for maps: GeoJSON (RFC 7946), GPX 1.1 and KML 2.2 (OGC 07-147r2)."""
+"""Encodes positions for maps as GeoJSON (RFC 7946), GPX 1.1 and KML 2.2 (OGC 07-147r2)."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ positive."""
 
 
 class VersionHeader(NamedTuple):
-    """Versions in the header of a database file."""
+    """Versions of the tables according to the header of a database file."""
 
     version: int
     """Version of the tables, which follows from the two values in the header."""

@@ -38,7 +38,7 @@ from tests.processes import administer, hub, started
 
 KITS = (5, 50, 200)
 ITEMS, LEAST = 1_000, 10
-"""Number of items of all kits, and the smallest number of each."""
+"""Total number of items of all kits, and smallest number of items of each kit."""
 FIRST = 1_790_000_000
 FLAT = 1.5
 """Largest ratio of the cost of an item with many kits to that with few."""
@@ -70,7 +70,7 @@ class Kit:
             self._may_send.set()
 
     def begin(self, last: int) -> None:
-        """Wait for positions of that time from all others."""
+        """Begin to wait until a position with the time `last` has arrived from every other kit."""
         self._last, self._ended, self.over = last, set[int](), trio.Event()
 
     async def send(self, items: int, wait: float) -> None:

@@ -25,14 +25,14 @@ CONSOLES = 200
 PUSHES = 100
 ROUNDS = 5
 PACE = 0.02
-"""Seconds between two pushes: fifty per second, as on a busy day."""
+"""Seconds between two pushes."""
 
 
 class Watched(NamedTuple):
     latency: float
     """Latency of a push, as a ratio to a push without streams: medians."""
     processor: float
-    """Additional part of one core that the hub uses for all streams."""
+    """Share of one processor core that the hub uses for all streams."""
 
 
 def watched(database: str) -> Watched:

@@ -40,7 +40,7 @@ REST = 1.0
 
 
 class Kits:
-    """The ends of all links. They report when each has got something."""
+    """The kits' ends of all links, which report when each kit has received an item."""
 
     def __init__(self, kits: int) -> None:
         self._kits = kits
@@ -77,13 +77,13 @@ async def _hold(address: str, tokens: list[str]) -> None:
             nursery.start_soon(one, token)
         while linked < len(tokens):
             await trio.sleep(0.05)
-        await trio.sleep(2)  # the links have exchanged hellos and notes
+        await trio.sleep(2)  # Wait until the links have exchanged their first messages.
         print("linked", flush=True)
 
 
 class FanOut(NamedTuple):
     seconds: float
-    """From the request to the last kit."""
+    """Seconds from the request until the last kit has the item."""
     hub: float
     """Processor milliseconds of the hub per delivery."""
     database: float
@@ -111,7 +111,7 @@ def fan_out(database: str, kits: int, postgres: Server) -> FanOut:
 
         request, took = push_request(running.port, proof), []
         for push in range(PUSHES):
-            if push == 1:  # the first one also brings the sender's name
+            if push == 1:  # The first push also transfers the sender's name.
                 before = doings()
             began = time.time()
             with socket.create_connection(("127.0.0.1", running.port)) as caller:

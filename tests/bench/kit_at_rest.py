@@ -47,7 +47,7 @@ WATCHDOG = 180.0
 """WatchdogSec of `systemd/fieldagent.service`."""
 DAY, HOUR = 86_400.0, 3_600.0
 PING = 10
-"""Seconds of silence after which the watched link is tested. A real link has 45 to 300."""
+"""Seconds without data after which the measured link is tested. A real link has 45 to 300."""
 MESSAGES, PACE = 5, 8.0
 """Number of messages, and seconds between two: by then, ext4's journal has written the
 earlier one."""
@@ -117,7 +117,7 @@ class AtRest(NamedTuple):
     """Bytes at the block device in a minute without a disk test."""
     resident: int
     own: int
-    """Bytes of private memory, and of its share of shared memory (PSS)."""
+    """Proportional set size in bytes: private memory, and the share of shared memory."""
 
 
 class Kit(NamedTuple):

@@ -42,7 +42,7 @@ PATIENCE = 600.0
 
 
 class Kits:
-    """A process with some of the links. A thread reads its reports."""
+    """A client process with some of the links. A thread of this process reads its reports."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self.linked = 0
@@ -58,7 +58,7 @@ class Kits:
 class Come(NamedTuple):
     seconds: float
     pushes: list[float]
-    """Seconds of each push meanwhile."""
+    """Seconds of each push while the kits reconnected."""
 
 
 async def _hold(address: str, ca_file: str, first: int, tokens: list[str]) -> None:

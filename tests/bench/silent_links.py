@@ -29,7 +29,7 @@ AGENTS = 1_000
 OF_ONE_ADDRESS = 100
 """Kits per address: a hub accepts only that many calls from one address at a time."""
 REST = 20.0
-"""Seconds of rest before the measurement, and of the measurement."""
+"""Seconds without activity before the measurement, and duration of the measurement."""
 
 
 class LinkCost(NamedTuple):

@@ -91,9 +91,9 @@ class Team:
     sky: Sky
     kits: list[Station]
     came: dict[tuple[int, str], float] = field(default_factory=dict)
-    """First time at the hook, by kit and text."""
+    """Time of the first arrival at a kit's hook, by kit and text."""
     copies: int = 0
-    """Texts that came to a hook once more."""
+    """Number of texts that arrived at a hook more than once."""
 
     def look(self) -> None:
         for kit in self.kits:
@@ -119,7 +119,7 @@ class Place:
     loss: float = 0.0
     topology: str | None = None
     linked: frozenset[int] = frozenset()
-    """Kits that reach the hub and relay to it."""
+    """Numbers of the kits that have a link to the hub and relay for the others."""
     asks: bool = True
     """True if the others ask for a relay, like a kit with a hub but without a route to it."""
     hops: int = 3
@@ -137,7 +137,7 @@ class Place:
 
 
 def at_once(monkeypatched: Any = trio.to_thread) -> None:
-    """Make commits without a thread, because no other task needs the processor meanwhile."""
+    """Make commits of the journal run without a worker thread."""
 
     async def run_sync(work: Callable[..., Any], *args: Any, **_: Any) -> Any:
         await trio.lowlevel.checkpoint()

@@ -1,4 +1,4 @@
-"""Carries out the steps of `air.pml` with real kits on a simulated air.
+"""Carries out the steps of the model `air.pml` with the code of kits on a simulated radio channel.
 
 Each kit's driver waits for its turn, and the receivers of each packet are those of the model.
 Before each step, the model's state is compared with each kit's journal and memory.
@@ -229,7 +229,9 @@ def _in_line(values: Any) -> str:
 
 
 async def walk(steps: Sequence[Step], place: Path) -> None:
-    """Fail if the code differs from the model."""
+    """Carry out a trace of the model with the real code. Fails if a state of the code differs from
+    the state of the model.
+    """
     turns = Turns()
     with pytest.MonkeyPatch.context() as patch:
         only_what_is_posted(patch)

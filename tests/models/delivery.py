@@ -127,7 +127,9 @@ class Walk:
 
 
 async def walk(steps: Sequence[Step], place: Path) -> None:
-    """Fail if the code differs from the model."""
+    """Carry out a trace of the model with the real code. Fails if a state of the code differs from
+    the state of the model.
+    """
     before, gateway = place / "before.sqlite3", list[bytes]()
     store = open_store(str(before))
     async with field_of(store) as hub:

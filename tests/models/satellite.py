@@ -70,7 +70,9 @@ def package_in(body: bytes) -> int:
 
 
 class PowerFailed(Exception):
-    """Error that ends a run. Later acts of the run have no effect."""
+    """Error that ends a run of the program at a simulated power cut. Later calls of the run have no
+    effect.
+    """
 
 
 class Gateway:
@@ -325,7 +327,9 @@ class Walk:
 
 
 async def walk(steps: Sequence[Step], place: Path) -> None:
-    """Fail if the code differs from the model."""
+    """Carry out a trace of the model with the real code. Fails if a state of the code differs from
+    the state of the model.
+    """
     taken = Walk(steps, place)
     with pytest.MonkeyPatch.context() as patch:
         taken.hold_calls(patch)

@@ -32,7 +32,7 @@ def framed(kind: int, content: bytes) -> bytes:
 
 
 def frames(raw: bytearray) -> list[bytes]:
-    """Remove and return complete frames."""
+    """Remove the complete KISS frames from `raw`, and return them."""
     packets = []
     while FEND in raw:
         at = raw.index(FEND)
@@ -43,7 +43,7 @@ def frames(raw: bytearray) -> list[bytes]:
 
 
 class Board:
-    """A board without a firmware."""
+    """Base class of a simulated board. A subclass implements the firmware."""
 
     def __init__(self, place: Path) -> None:
         self.host, theirs = os.openpty()

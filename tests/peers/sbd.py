@@ -70,7 +70,7 @@ class Gateway:
         self.brought.put((now, message))
 
     def bring(self) -> None:
-        """Repeat until the hub confirms it."""
+        """Send MO messages to the hub forever. Repeat each message until the hub confirms it."""
         while True:
             due, message = self.brought.get()
             try:

@@ -119,12 +119,12 @@ class Board:
         self.run("mountpoint -q /mnt || mount -t 9p -o trans=virtio,version=9p2000.L,ro host /mnt")
 
     def boot_in_vain(self, seconds: float = BOOT) -> None:
-        """Boot until the board resets itself."""
+        """Boot a system that fails, and wait until the board resets itself."""
         self._start()
         self.until_reset(seconds)
 
     def until_reset(self, seconds: float) -> None:
-        """Wait until it reboots by itself. It then stays off."""
+        """Wait until the board reboots by itself. The emulator then stays off."""
         assert self._qemu is not None
         self._qemu.wait(seconds)
         self.cut()
@@ -215,7 +215,9 @@ class Board:
         self._line.sendall(command.encode() + b"\n")
 
     def _hear(self, wanted: bytes, seconds: float) -> re.Match[bytes]:
-        """Return the output up to the pattern. Later output stays for the next call."""
+        """Wait for a pattern in the output of the shell, and return the match. Later output stays
+        for the next call.
+        """
         assert self._line is not None
         deadline = time.monotonic() + seconds
         while (match := re.search(wanted, self._heard, re.DOTALL)) is None:

@@ -66,7 +66,7 @@ def build(target: Path, *arguments: str, **how: Any) -> Path:
 
 
 def built_version() -> str:
-    """Return the version of files that are built from this tree."""
+    """Return the version that a build of this tree gets."""
     return subprocess.check_output([sys.executable, ROOT / "build/version.py"], text=True).strip()
 
 
@@ -124,7 +124,7 @@ def image(pc_image: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 
 @pytest.fixture(scope="module")
 def sim(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    """Yield the modem of a board, which answers fast."""
+    """Yield the simulated modem of a board, whose sessions are short."""
     with sky(tmp_path_factory.mktemp("sky"), latency=3) as running:
         yield running
 

@@ -95,7 +95,7 @@ class BridgeLedger:
 
 
 class Truth:
-    """Checks the news since the last check against the disks."""
+    """Checks shown states that are new since the last check against the data on the disks."""
 
     def __init__(self, world: BridgeWorld, ledger: BridgeLedger) -> None:
         self._world = world

@@ -45,7 +45,7 @@ PROGRAM = Path(__file__).parents[1] / "extensions/mqtt/home_automation.py"
 
 @dataclass
 class SoakKit:
-    """A kit. `member` and `device` are its numbers at its hub."""
+    """A kit. `member` and `device` are the ids of its user and device at its hub."""
 
     name: str
     hub: SoakHub

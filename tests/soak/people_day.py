@@ -43,7 +43,7 @@ from tests.processes import Agent, Hub, Running, administer, agent, free_port
 NAMES = ("Ada", "Ben", "Cem", "Dora")
 """Names of people whom a kit knows. The fifth at each kit is a guest."""
 CREDITS = 4
-"""Credits for a person's messages per day."""
+"""Credits per day for the messages of one person."""
 MESSAGES = 5
 """Minimum messages of each person: one more than they may send over satellite."""
 SETTLED = 240.0
@@ -284,7 +284,7 @@ def _number(valley: Valley, person: Person) -> None:
 
 
 def plan(there: World, day: Day, seconds: float, chance: random.Random) -> list[Any]:
-    """Return the events with their times, in seconds from the start."""
+    """Return the planned messages and faults, each with its time in seconds from the start."""
     steps: list[tuple[float, Callable[[], None]]] = []
 
     def at(moment: float, act: Callable[[], None]) -> None:

@@ -23,7 +23,7 @@ from tests.soak.ledger import Above, Post
 LATENCY = 0.02
 """Seconds of a satellite session. A real one takes half a minute."""
 LOSS = 0.1
-"""Loss of packets on the air, except behind a hill."""
+"""Share of radio packets that are lost, except behind a hill."""
 FORGETS_SOON = Put("fieldagent.agent.agent:HOUSEKEEPING_INTERVAL_S", 10.0)
 """Otherwise a journal would not reach its final size within the hour."""
 

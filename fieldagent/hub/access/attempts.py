@@ -57,8 +57,8 @@ class ReservedAttempt(NamedTuple):
     delay: float
     """Seconds that the caller must wait before the password is checked, at most `DELAY_MAX_S`."""
     debt_s: float
-    """Seconds by which the source exceeds its rate. Attempts of a source with a higher debt come
-    later in the waiting line."""
+    """Seconds until the source has its full allowance of attempts again. Attempts of a source with
+    a higher debt come later in the waiting line."""
 
 
 def reserve_attempt(

@@ -180,7 +180,9 @@ def is_key_known(db: Db, proof: Proof, now: float) -> bool:
 
 
 class _KnownKey(NamedTuple):
-    """A key with its rights, and the caller. `member` is None if the caller is unknown."""
+    """Row of an API key with its rights, and of the caller. `member` is None if the caller is
+    unknown.
+    """
 
     key: int
     key_name: str

@@ -75,7 +75,9 @@ def find_caller(db: Db, token: str, now: float) -> Caller | None:
 
 
 def list_workspaces(db: Db, member: int) -> list[int]:
-    """Return the workspaces of a User. Other members cannot sign in."""
+    """Return the ids of a User's workspaces. The result is empty for other members, who cannot sign
+    in.
+    """
     rows = db.execute(
         "SELECT workspace FROM membership JOIN member ON member.id = membership.member"
         " WHERE member = ? AND type = 'User' AND disabled IS NULL ORDER BY workspace",

@@ -50,8 +50,8 @@ HAND_OVER_FIELDS = {
 }
 
 Deed = Callable[[Db, Sos, int, str, float], Sos]
-"""Function that applies an action of a member to an SOS, with a text and a Unix time. Raises
-Refused if the SOS does not allow the action."""
+"""Function that carries out an action on an SOS. Its arguments are the member, a text and the Unix
+time. Raises Refused if the state of the SOS does not allow the action."""
 
 
 class SosApi:

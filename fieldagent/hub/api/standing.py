@@ -23,7 +23,7 @@ STATES = {
     "expired": "expired",
     "collapsed": "collapsed",
 }
-"""State that callers see, for each state of a delivery in the database."""
+"""Maps the state of a delivery in the database to the state that callers of the API see."""
 
 
 def find_shown_state(state: str) -> str:

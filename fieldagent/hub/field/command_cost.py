@@ -13,7 +13,8 @@ from fieldagent.wire.credit import compute_credits
 from fieldagent.wire.envelope import Entry, encode
 
 ITEM_NUMBER = 2**31
-"""Sample item number. It takes as many bytes as the largest number of an item from a kit."""
+"""Item number for the computation of sizes. It is encoded in as many bytes as the largest number of
+an item from a kit."""
 
 
 class CommandCost(NamedTuple):

@@ -28,8 +28,8 @@ _ADDRESSED = (
 
 
 def list_costs(db: Db, posting: Posting, now: float) -> list[dict[str, Any]]:
-    """Return the cost of a push for each addressed device. The cost of satellite messages is for
-    this push alone. For a linked device, the push is free.
+    """Return the cost of a push for each addressed device. The cost is that of satellite messages
+    which contain only this push. For a linked device, the push is free.
     """
     condition, members = _make_device_condition(posting)
     rows = db.execute(

@@ -72,7 +72,7 @@ class WaitingItem:
 
 @dataclass(slots=True)
 class Load:
-    """Entries of one envelope, with their ids in the store."""
+    """Content of one envelope: its entries, and the ids of their rows in the store."""
 
     origin: int = 0
     is_packed: bool = False
@@ -84,9 +84,9 @@ class Load:
     """Numbers of the commands that the envelope contains."""
     introduced: list[tuple[int, bytes]] = field(default_factory=list)
     parcels: list[tuple[int, int]] = field(default_factory=list)
-    """Items to relay to other devices, as pairs of item and device."""
+    """Items that the receiver must relay to other devices, as pairs of item and device."""
     relayed_commands: list[tuple[int, int]] = field(default_factory=list)
-    """Commands to relay to other devices, as pairs of device and number."""
+    """Commands that the receiver must relay to other devices, as pairs of device and number."""
 
     @property
     def urgent(self) -> bool:

@@ -1,5 +1,5 @@
-"""SMS between kits and the hub, through the services and the telephone number that contacts'
-answers use.
+"""SMS between kits and the hub, through the same services and telephone number as the answers of
+contacts.
 
 A text that begins like a frame is from a kit. All other texts are answers of contacts. The hub
 sends messages to a kit through the service that delivered the kit's last message.
@@ -76,8 +76,8 @@ class KitSmsInbox:
         )
 
     async def report(self, message_id: str, reached: bool, reason: str = "") -> None:
-        # The network reports that the SMS was delivered. The frame stays open until the kit itself
-        # acknowledges it.
+        # The report only shows that the SMS reached the kit's modem. The message stays open until
+        # the kit itself acknowledges it.
         if self._answers is not None:
             await self._answers.report(message_id, reached, reason)
 
@@ -90,7 +90,9 @@ async def run(
     per_day: int,
     note_fault: Note,
 ) -> None:
-    """Send due messages to kits, one after the other, until cancelled."""
+    """Send due SMS to kits, one after the other, until cancelled. At most `per_day` SMS go to one
+    kit per UTC day.
+    """
     while True:
         news, any_write = store.get_event(contact.SMS_NEWS), store.get_event(ANY_WRITE_TOPIC)
         next_due = clock()

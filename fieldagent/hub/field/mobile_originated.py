@@ -621,8 +621,8 @@ def _record_carrier(db: Db, entry: Entry, message: KitMessage) -> None:
 
 
 def _repeat_result(db: Db, device: int, entry: Entry, now: float) -> None:
-    """Send the incident's result again. Called when the kit still repeats items although a person
-    has taken the incident.
+    """Send the incident's result to the kit again, because the kit still repeats items although a
+    person has seen or closed the incident.
     """
     incident = sos.find_by_kit(db, device, entry.sequence - entry.items_back)
     if incident is not None and incident.state != sos.SosState.OPEN:

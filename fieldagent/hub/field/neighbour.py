@@ -1,4 +1,4 @@
-"""Checks whether a kit may relay for another kit."""
+"""Checks whether a kit may relay items of another kit."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from fieldagent.hub.store.contract import Db
 
 
 def find_neighbour(db: Db, carrier: Device, station_number: int) -> Device | None:
-    """Return the device with this number, for which the carrier relays items. The device may be
-    revoked. Return None if the workspace has no such device.
+    """Return the device with this station number in the workspace of `carrier`, which relays its
+    items. The device may be revoked. Return None if there is no such device.
     """
     rows = db.execute(
         "SELECT id, workspace, member, name, imei FROM device WHERE id = ? AND workspace = ?"
