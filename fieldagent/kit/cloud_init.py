@@ -1,4 +1,4 @@
-"""Files for cloud-init on a kit's card: host name, login, Wi-Fi.
+"""Makes the files for cloud-init on a kit's card: host name, login, Wi-Fi.
 
 Raspberry Pi OS and other systems with cloud-init read these files from the boot partition at the
 first start (NoCloud). The files are JSON, which is valid YAML.
@@ -27,7 +27,7 @@ _KEY = re.compile(r"(ssh|ecdsa|sk)-[a-z0-9@.-]+ [A-Za-z0-9+/]+=*( [^\n]*)?")
 
 
 class UnfitValue(Exception):
-    """cloud-init or the system would refuse the value. The message contains the value and the
+    """Error: cloud-init or the system would refuse a value. The message contains the value and the
     reason.
     """
 

@@ -32,7 +32,7 @@ CLOCK_MOVE_MAX_S = 3600.0
 
 
 class ClockNotSet(ValueError):
-    """The clock is not set. The message contains the reason."""
+    """Error: the clock is not set. The message contains the reason."""
 
 
 def set_clock(

@@ -46,7 +46,7 @@ class DatedPlace(NamedTuple):
 
 
 class NoCoordinate(ValueError):
-    """The text is not a coordinate. The message lists the accepted forms."""
+    """Error: the text is not a coordinate. The message lists the accepted forms."""
 
     def __init__(self) -> None:
         super().__init__(

@@ -81,7 +81,7 @@ _AT_POLES = {
 
 
 class NotInGrid(ValueError):
-    """The text is not a coordinate. The message describes the accepted forms."""
+    """Error: the text is not a grid coordinate. The message describes the accepted forms."""
 
     def __init__(self, text: str) -> None:
         super().__init__(

@@ -69,7 +69,7 @@ class InvalidPackage(ValueError):
 
 
 class WrongValue(ValueError):
-    """A single value is invalid. The message is the detail of a Fault."""
+    """Error: a single value is invalid. The message is the detail of a Fault."""
 
 
 Reader = Callable[[Any], Any]

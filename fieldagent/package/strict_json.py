@@ -23,9 +23,7 @@ _BETWEEN_BRACKETS = re.compile(r'[^"\[\]{},]*')
 
 
 class NotJson(Exception):
-    """The body is not a JSON document, or has too much structure. The message contains the
-    reason.
-    """
+    """Error: the body is not JSON, or exceeds a limit. The message contains the reason."""
 
 
 def load_document(

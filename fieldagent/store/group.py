@@ -27,23 +27,23 @@ transaction often write again immediately."""
 
 
 class StoreFull(Exception):
-    """The disk is full. The data was not stored. Earlier data is not affected."""
+    """Error: the disk is full. The data was not stored. Earlier data is not affected."""
 
 
 class NotOnDisk(StoreFull):
-    """The disk cannot be used, so only urgent data is accepted, in memory. The message contains the
-    reason.
+    """Error: the disk cannot be used, so only urgent data is accepted, in memory. The message
+    contains the reason.
     """
 
 
 class StoreFailed(Exception):
-    """The disk refused a commit, or the file cannot be used at all. The store accepts no orders
-    until the program restarts.
+    """Error: the disk refused a commit, or the file cannot be used at all. The store accepts no
+    orders until the program restarts.
     """
 
 
 class StoreUnavailable(Exception):
-    """The database cannot be reached now. Nothing is known to be stored."""
+    """Error: the database cannot be reached now. The data may or may not have been stored."""
 
 
 FINAL_ERRORS = StoreFailed, StoreUnavailable, NotOnDisk

@@ -22,7 +22,7 @@ KiB."""
 
 
 class Unusable(Exception):
-    """The file cannot be used and was not changed. The message is for people."""
+    """Error: the file cannot be used and was not changed. The message is for people."""
 
 
 class WrittenByOtherVersion(Unusable):

@@ -1,4 +1,4 @@
-"""Retry schedule of a failed delivery, by Standard Webhooks 1.0.0."""
+"""Computes when a failed delivery is tried again, by the schedule of Standard Webhooks 1.0.0."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Standard Webhooks 1.0.0: the three headers with which a receiver can authenticate our messages.
-Pure.
+"""Makes the three headers of Standard Webhooks 1.0.0, with which a receiver can authenticate our
+requests. Pure.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""Readers for the bodies of calls that change something. A reader reports all errors at once."""
+"""Reads the JSON bodies of calls that change something. All errors of a body are reported in one
+response.
+"""
 
 from __future__ import annotations
 
@@ -89,8 +91,8 @@ def make_line_reader(size: int = NAME_CHARACTERS_MAX, least: int = 1) -> Reader:
 
 
 def make_pattern_reader(pattern: re.Pattern[str], description: str) -> Reader:
-    """Return a reader for a text that matches the whole pattern. In error texts, `description`
-    describes such a text.
+    """Return a reader for a text that matches `pattern` completely. Error texts contain
+    `description`, such as "64 hexadecimal digits".
     """
 
     def read(value: Any) -> str:

@@ -1,5 +1,5 @@
-"""Claims of the same IMEI by two workspaces. Such an IMEI is contested until the operator of the
-hub decides.
+"""Stores claims of an IMEI by two workspaces. The IMEI is contested until the operator of the hub
+decides.
 
 The first owner keeps receiving the modem's messages, because a claim must not cut off the kit of
 another workspace. Both workspaces and the operator of the hub are notified.

@@ -1,4 +1,4 @@
-"""Parses the JSON body of a cloud push and reports all errors at once.
+"""Parses the JSON body of a push, and reports all its errors together.
 
 The field names are those of the interface document, "Cloud push request". The fields `priority`,
 `collapseKey` and `timeToLive` are additional. They have the same meaning as in the local API of the

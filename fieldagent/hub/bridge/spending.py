@@ -28,7 +28,7 @@ class Allowance(NamedTuple):
 
     allowed: bool
     remaining: int
-    """Credits left today."""
+    """Credits that the author may still spend today."""
     not_allowed: str
     """Reason if the author is not allowed to use paid channels."""
     spent_reason: str

@@ -166,7 +166,7 @@ def claim_bridge(
 
 
 def release_tenure(db: Db, name: str, holder: str) -> None:
-    """Release a bridge if this process holds it. Another process can then claim it at once."""
+    """Release a bridge if this process holds it. Another process can then claim it immediately."""
     db.execute("UPDATE bridge SET until = 0 WHERE name = ? AND holder = ?", name, holder)
 
 

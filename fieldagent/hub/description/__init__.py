@@ -1,8 +1,8 @@
-"""Description of the hub's API in OpenAPI.
+"""Describes the API of the hub in OpenAPI.
 
-Each module is a table of the calls of one subject. The modules are imported only if a program
-requests `/openapi.json`, and in a build, which prepares a file. Extensions add their own tables
-(`Extension.hub_api`).
+Each module contains a table of the calls about one subject. The modules are imported only if a
+program requests `/openapi.json`, and in a build, which prepares a file. Extensions add their own
+tables (`Extension.hub_api`).
 """
 
 from __future__ import annotations

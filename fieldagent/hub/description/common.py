@@ -146,14 +146,18 @@ NEXT_LINK = {"Link": answer_header(text(), "The next page, if there is one")}
 
 
 def describe_page(about: str, name: str, item: Schema) -> dict[str, Any]:
-    """Return the response of a list that has pages."""
+    """Return the schema of a response with one page of a list: the member `name` with the entries,
+    and the place of the next page.
+    """
     return answer(about, record({name: list_of(item), "next": NEXT_PAGE}), headers=NEXT_LINK)
 
 
 def describe_line(
     limit: int = NAME_CHARACTERS_MAX, about: str = "", least: int = 1, **more: Any
 ) -> dict[str, Any]:
-    """Return the schema of a text without control characters."""
+    """Return the schema of a one-line text of `least` to `limit` characters, without control
+    characters.
+    """
     more = {"maxLength": limit, "pattern": r"^[^\u0000-\u001f\u007f]*$", **more}
     return text(about, **({"minLength": least} if least else {}), **more)
 

@@ -131,7 +131,9 @@ _HAND_OVER = record(
 
 
 def _desk(member: str, name: str, one: str, several: str) -> tuple[Call, ...]:
-    """Return the calls for SOS or for alarms. Their operation ids begin with `name`."""
+    """Return the descriptions of the desk's calls for SOS or for alarms. Their operation ids begin
+    with `name`.
+    """
     path = f"/api/{member}"
     ended_fields = (
         f"The incident is closed, or another person has acknowledged it: `{name}` shows its state"

@@ -1,7 +1,7 @@
 """Sends a program update to a kit.
 
-The delta goes to the kit over any channel, as a Package for this kit alone. The command that
-applies the delta waits on the kit until the delta is complete.
+The hub sends the delta as an item for this kit only, over any channel. The command that applies the
+delta waits at the kit until the delta is complete.
 """
 
 from __future__ import annotations

@@ -157,8 +157,8 @@ class Links:
 
 
 async def _end_check(socket: WebSocket) -> None:
-    """Close the connection of a link check. By then, the client has seen that a WebSocket works in
-    both directions. The kit's own link continues.
+    """Answer a link check of a kit (`fieldagent check`) by closing the WebSocket. The close
+    handshake shows the kit that a WebSocket works in both directions. The kit's link continues.
     """
     with trio.move_on_after(GOODBYE_TIMEOUT_S):
         await socket.close(Close.CHECKED, "a link would be taken")

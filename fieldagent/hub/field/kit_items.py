@@ -29,7 +29,7 @@ MESSAGES_PER_STATEMENT_MAX = 500
 
 @dataclass(frozen=True, slots=True)
 class KitItems:
-    """A message that contains only items of the kit that sent the message over its own link."""
+    """A message over a kit's link that contains only items of this kit."""
 
     device: Device
     entries: list[Entry]

@@ -413,9 +413,9 @@ def _mark_packed(db: Db, device: int, items: Iterable[int]) -> None:
 def compute_allowance(
     db: Db, account: Account, now: float, *, urgent: bool, is_halved: bool = False
 ) -> int | None:
-    """Return the credits that are left today, minus the credits for messages that wait for the
-    operator. Return None if there is no budget. The credits include the SOS reserve if `urgent`,
-    and half of it if also `is_halved`.
+    """Return today's remaining credits, minus those of messages that wait for the operator. Return
+    None if there is no budget. The result includes the SOS reserve if `urgent` is True, but only
+    half of the reserve if `is_halved` is True, too.
     """
     if account.budget is None:
         return None

@@ -12,12 +12,12 @@ from fieldagent.hub.store.contract import Store
 from fieldagent.wire.link import BODIES_MAX, HEAD
 
 NAMES_MAX = 10
-"""Largest number of names in one message. Each name becomes a row. If the hub sends messages to a
-thousand kits at once, one commit must be able to hold all rows."""
+"""Largest number of names in one message. The hub stores a row for each name. One commit must be
+able to store the rows for simultaneous messages to a thousand kits."""
 
 
 class OwnPositions:
-    """Positions for one link. Only one message with positions is in flight at a time."""
+    """Positions for one link. Only one message with positions is unconfirmed at a time."""
 
     def __init__(self, store: Store, device: Device, feeds: PositionFeeds) -> None:
         self.number = 0

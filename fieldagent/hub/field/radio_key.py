@@ -228,7 +228,9 @@ def _find_under_way(db: Db, device: int) -> RadioKeyChange:
 
 
 def continue_change(db: Db, workspace: int, now: float) -> None:
-    """Start the next step if all kits have confirmed the last step. Ask kits that are behind."""
+    """Start the next step if all kits have confirmed the current step. Send the command of the
+    current step to kits that have not confirmed it, if the command is due.
+    """
     change = find_change(db, workspace, lock=True)
     if change is None:
         return

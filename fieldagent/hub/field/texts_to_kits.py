@@ -25,8 +25,8 @@ def add_text_author(db: Db, workspace: int, name: str, now: float) -> int:
 
 
 def make_author_name(name: str) -> str:
-    """Return the name for such a member: `name`, shortened to the largest length of a member's
-    name.
+    """Return the name of the member that kits show as the author of a person's texts: `name`,
+    shortened to the largest length of a member's name.
     """
     return name[: directory.NAME_CHARACTERS_MAX]
 

@@ -113,7 +113,9 @@ def offer(
     within: float,
     now: float,
 ) -> int:
-    """Offer a program, and return the offer's number. The first wave begins at once."""
+    """Offer a program, and return the offer's number. The first wave begins immediately. `within`
+    is the number of seconds in which a kit must report the new version.
+    """
     ((last,),) = db.execute("SELECT coalesce(max(number), 0) FROM update_offer")
     number = max(int(now), int(last) + 1)
     columns = ("number", "workspace", "version", "url", "within", "wave", "state", "made")
@@ -181,8 +183,8 @@ def record_report(db: Db, device: int, report: OfferReport, now: float) -> None:
 
 
 def compute_next_due(db: Db) -> float:
-    """Return 0 if an offer is active, so that `continue_offers` runs at once. Otherwise return
-    infinity.
+    """Return 0 if an offer is active, so that `continue_offers` runs in the next round. Otherwise
+    return infinity.
     """
     rows = db.execute("SELECT 1 FROM update_offer WHERE state = ? LIMIT 1", UNDER_WAY)
     return 0.0 if rows else inf

@@ -69,8 +69,8 @@ class FleetRow(NamedTuple):
 
 
 def describe_fleet(db: Db, workspace: int, now: float) -> dict[str, Any]:
-    """Return the kits for people and programs, and the number of kits that were left out. Kits with
-    differences come first.
+    """Return the response of `GET /api/fleet`: `kits`, of which kits with findings come first, and
+    `more`, the number of kits beyond `SHOWN_MAX`.
     """
     rows = select(db, _KIT, _KITS, now, format_day(now), workspace, SHOWN_MAX)
     ((count,),) = db.execute("SELECT count(*) FROM device WHERE workspace = ?", workspace)
