@@ -44,8 +44,8 @@ def change(content: bytearray, call: Call) -> None:
 
 
 class Disk:
-    """The files of one process, which started with the files of `before`. With `lies`, a sync has
-    no effect.
+    """The files of one process on a simulated disk. They are at first those of `before`. If `lies`
+    is True, a sync has no effect.
     """
 
     def __init__(self, before: Mapping[str, bytes], *, lies: bool = False) -> None:

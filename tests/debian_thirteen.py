@@ -17,7 +17,7 @@ CANNOT = 77
 
 
 class DebianThirteen:
-    """The Debian of the server `name`."""
+    """The Debian 13 for the server `name`."""
 
     def __init__(self, name: str) -> None:
         self.environment = {"XDG_CACHE_HOME": str(CACHE / name)}

@@ -23,7 +23,9 @@ KEYS = {"Tab": "\ue004", "Enter": "\ue006", "Space": " ", "Escape": "\ue00c", "S
 
 
 class Firefox:
-    """One window. `troubles` contains errors of the page's scripts and refusals of the browser."""
+    """One Firefox window. `troubles` contains errors of the page's scripts, and requests that the
+    browser has refused.
+    """
 
     def __init__(self, there: ClientConnection) -> None:
         self._there = there

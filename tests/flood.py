@@ -117,8 +117,8 @@ def measure(process: int, seconds: float, ask: Callable[[], None]) -> Measured:
 
 def settled(process: int, ask: Callable[[], None], cores: float, window: float) -> Measured:
     """Measure in windows of `window` seconds until a process uses at most `cores`, and return the
-    last window. A stranger's initial allowance takes a second on an idle machine. The last window
-    counts.
+    last window. The initial allowance of an anonymous client is used up within a second on an idle
+    machine.
 
     The machine itself may stop for a moment in one window. Therefore, after a window with a long
     wait, two consecutive good windows are necessary.

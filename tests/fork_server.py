@@ -44,7 +44,7 @@ can."""
 MOST = 1 << 20
 """Maximum bytes of one request to the fork server."""
 LONGEST = 4096
-"""Bytes for the command line of a forked program, which other processes read."""
+"""Maximum bytes of the command line that other processes see for a forked program."""
 
 
 class Server:
@@ -90,8 +90,8 @@ class Server:
 
 
 class Forked(subprocess.Popen[str]):
-    """A process that `server` forks. `how` are the usual options, and it names its three
-    streams.
+    """A Popen object for a process that `server` forks. `how` contains options of Popen, of which
+    stdin, stdout and stderr are required.
     """
 
     def __init__(self, server: Server, command: list[str], **how: Any) -> None:

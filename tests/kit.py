@@ -1,4 +1,6 @@
-"""One run of an agent's core with its own journal. The test acts as the driver."""
+"""Runs the core of an agent with a separate journal. The test acts as the driver of its
+channels.
+"""
 
 from __future__ import annotations
 

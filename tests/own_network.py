@@ -1,4 +1,4 @@
-"""A network namespace: a loopback interface with all ports for one test."""
+"""Makes a network namespace, in which one test has all ports of a loopback interface."""
 
 from __future__ import annotations
 

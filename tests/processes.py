@@ -102,7 +102,9 @@ class Running:
     """A process whose output a test can await line by line. It ends with the block."""
 
     def __init__(self, command: list[str], ready: str = "", **environment: str) -> None:
-        """With `ready`, the start is complete when a printed line contains that text."""
+        """Start the process. If `ready` is not empty, wait until a printed line contains this text.
+        Raises NeverReady.
+        """
         self.process = fork_server.begin(
             command,
             {**os.environ, "PYTHONUNBUFFERED": "1", **environment},
@@ -210,7 +212,7 @@ def started(command: Sequence[str | Path], **how: Any) -> Iterator[subprocess.Po
 
 
 class Agent(Running):
-    """A running `fieldagent run` that listens."""
+    """An agent in a separate process, after its API has begun to listen."""
 
     def __init__(
         self,
@@ -219,7 +221,9 @@ class Agent(Running):
         command: list[str] = MODULE,
         **environment: str,
     ) -> None:
-        """A value of None removes a default setting."""
+        """Start the agent with default settings and these `settings`. A value of None removes a
+        default setting.
+        """
         self.home = home
         properties = home / "agent.properties"
         values: dict[str, str | None] = {
@@ -284,7 +288,7 @@ def agent(
 
 
 class Hub(Running):
-    """A running `fieldagent hub run` that listens."""
+    """A hub in a separate process, after it has begun to listen."""
 
     def __init__(
         self,

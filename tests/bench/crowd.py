@@ -1,5 +1,5 @@
-"""Measures 512 callers at one moment, none of whom may stay unanswered. All callers connect at the
-same time, because a program can easily answer callers that come one after another.
+"""Measures 512 simultaneous callers. The server must answer each of them. All callers connect at
+the same time, because a program can easily answer callers that come one after another.
 """
 
 from __future__ import annotations

@@ -54,7 +54,7 @@ class Message(NamedTuple):
 
 
 class Talk(Silence):
-    """A post with this number of messages to send."""
+    """The kit's end of a link, which sends these messages."""
 
     def __init__(self, messages: list[Message]) -> None:
         self._waiting = messages

@@ -114,7 +114,7 @@ class AtRest(NamedTuple):
     processor: float
     """Processor seconds of this machine per hour."""
     written: float
-    """Bytes at the block device in a minute without a disk test."""
+    """Bytes written to the block device in a minute without a disk test."""
     resident: int
     own: int
     """Proportional set size in bytes: private memory, and the share of shared memory."""
@@ -306,7 +306,7 @@ class Sent(NamedTuple):
     processor: float
     """Processor seconds of this machine."""
     written: float
-    """Bytes at the block device."""
+    """Bytes written to the block device."""
 
 
 def sent() -> Sent:

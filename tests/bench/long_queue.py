@@ -32,7 +32,7 @@ class LongQueue(NamedTuple):
     """Start until it listens, as a ratio to an agent with an empty queue. It was closed in
     order."""
     killed: float
-    """The same after both were killed, so that the start checks the journal."""
+    """The ratio `start`, after both agents were killed, so that each start checks the journal."""
     memory: float
     """KiB per waiting Package."""
     lists: float

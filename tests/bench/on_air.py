@@ -17,7 +17,7 @@ from tests.wire.field_messages import FIELD_MESSAGES
 from tests.wire.test_track import WAYS, fitting
 
 NUMBER, TIME = 50_000_000, 1_790_000_000
-"""A sequence and a time of the usual length."""
+"""Sequence number and Unix time that take the usual number of bytes."""
 MOMENT = datetime.fromtimestamp(TIME, UTC)
 TEXT = "Weg gesperrt, kehren um. ETA 17:30"
 SAMPLES: dict[str, Item] = {

@@ -46,7 +46,7 @@ TABLES = {
     ),
     "webhook_delivery": ("item", "webhook, item", ("(item)", "(webhook, sender, item)")),
 }
-"""The item column of each table, its key, and its indexes."""
+"""Tables to copy, each with its column for the item's id, its key, and its indexes."""
 STATEMENTS = {
     "an item by its number": "SELECT * FROM {of}item WHERE id = {middle}",
     "its deliveries": "SELECT * FROM {of}delivery WHERE item = {middle}",

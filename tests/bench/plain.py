@@ -15,7 +15,7 @@ from tests.bench.sky import Sky
 
 BEACON_EVERY = 60.0
 HEAD, POSITION = 24, 20
-"""Bytes of an envelope around a text, and of a position."""
+"""Bytes of an envelope without the text, and bytes of a position."""
 ENTRY = 18
 """Bytes in a beacon for the items of one sender."""
 PACKET = 200
@@ -88,8 +88,9 @@ class Kit:
 
 
 class Beacons(Kit):
-    """Each item is sent once. Each kit lists its items once a minute. A kit that has an item which
-    another one lacks repeats it after a random wait, unless a third kit does.
+    """A kit that sends each item once, and a list of its items each minute. If another kit's list
+    does not contain an item, the kit repeats the item after a random wait, unless a third kit
+    repeats it first.
     """
 
     def __init__(self, number: int, sky: Sky, seed: int) -> None:
@@ -137,8 +138,8 @@ class Beacons(Kit):
 
 
 class Flood(Kit):
-    """Each kit repeats each item once, unless it hears another repetition. The sender repeats up to
-    three times if it hears none.
+    """A kit that repeats each received item once, unless it hears a repetition by another kit. It
+    repeats its own items up to three times, until it hears a repetition.
     """
 
     def __init__(self, number: int, sky: Sky, seed: int) -> None:
@@ -171,7 +172,7 @@ class Flood(Kit):
 
 @dataclass
 class Team:
-    """The same as `team.Team` with such kits."""
+    """Implements the functions of `team.Team` for kits of these protocols."""
 
     sky: Sky
     kits: list[Any]

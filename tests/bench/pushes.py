@@ -99,7 +99,7 @@ def _doings(running: Hub, database: str, postgres: Server) -> tuple[float, float
 
 
 class Lone(NamedTuple):
-    """One push at a time. On SQLite there is no server."""
+    """Cost of one push at a time. `postgres` is 0 on SQLite."""
 
     statements: float
     processor: float

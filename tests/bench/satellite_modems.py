@@ -33,11 +33,11 @@ from tests.bench.table import row
 from tests.processes import agent, until
 
 SIZES = (50, 340, 2_000, 30_000)
-"""Bytes of a payload."""
+"""Sizes of the measured payloads in bytes."""
 LARGEST = {"sbd": sbd.MO_BYTES, "imt": imt_messages.PAYLOAD_BYTES}
 POSTS = 20
 NUMBER, TIME = 50_000_000, 1_790_000_000
-"""A sequence and a time of the usual length."""
+"""Sequence number and Unix time that take the usual number of bytes."""
 
 
 class Wire(Protocol):

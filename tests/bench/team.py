@@ -113,7 +113,7 @@ Scenario = Callable[[Team], Awaitable[list[Figure]]]
 
 @dataclass(frozen=True)
 class Place:
-    """The environment of a team: its size and its air."""
+    """Conditions of a measurement: the number of kits, who hears whom, losses and radio speed."""
 
     count: int
     loss: float = 0.0
@@ -190,7 +190,7 @@ async def known(team: Team) -> None:
 
 
 async def sos(team: Team) -> list[Figure]:
-    """Five kits post an SOS each, ten minutes apart."""
+    """Measure an SOS from each of five kits, ten minutes apart."""
     await known(team)
     posts = team.kits[:5]
     for kit in posts:
@@ -249,7 +249,9 @@ def cold_starts(
 
 @dataclass(frozen=True)
 class Traffic:
-    """A message per minute and a position every two minutes from each kit, for half an hour."""
+    """Row with regular traffic: each kit sends a message per minute and a position every two
+    minutes, for half an hour.
+    """
 
     every: float = MESSAGE_EVERY
     seconds: float = FOR
@@ -318,7 +320,7 @@ class Traffic:
 
 
 async def one_goes_home(team: Team) -> list[Figure]:
-    """Half an hour of traffic, and then the last kit is away for an hour."""
+    """Measure half an hour of traffic, after which the last kit is out of range for an hour."""
     before = await Traffic(positions=False)(team)
     gone = team.kits.pop()
     team.sky.air.away.add(gone.number)
@@ -334,7 +336,9 @@ async def one_goes_home(team: Team) -> list[Figure]:
 
 
 async def one_returns(team: Team) -> list[Figure]:
-    """A kit was away while the others sent for half an hour, including an SOS."""
+    """Measure the return of a kit that was away while the others sent for half an hour, including
+    an SOS.
+    """
     await known(team)
     back = team.kits.pop()
     team.sky.air.away.add(back.number)

@@ -13,7 +13,9 @@ minutes."""
 
 
 class LongestStep(trio.abc.Instrument):
-    """The longest step in CPU seconds of this thread, independent of other programs."""
+    """Measures the longest step of a task in CPU seconds of this thread, which do not depend on
+    other programs.
+    """
 
     def __init__(self) -> None:
         # A search through the objects of thousands of other tests is not a step of the server.

@@ -1,4 +1,4 @@
-"""A large number of people with a kit each, as in a hub after a year, some of them in trouble."""
+"""Fills a hub with many people and their kits, as after a year. Some of the kits have problems."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from tests.hub.memory_mailbox import MemoryHub
 
 CA = trustme.CA()
 STRANGER = trustme.CA()
-"""An authority that is not trusted."""
+"""A certificate authority that the clients do not trust."""
 
 
 def server_tls(authority: trustme.CA = CA, *names: str) -> ssl.SSLContext:
@@ -57,7 +57,9 @@ async def hub_end(
 
 @dataclass
 class Wire:
-    """A relay of bytes. Its settings apply to open and to later connections."""
+    """A TCP relay between an agent and a hub, which a test can disturb. Its settings apply to open
+    and to later connections.
+    """
 
     to: int
     cut_up: float = inf

@@ -37,12 +37,12 @@ PATIENCE = 1200.0
 """Seconds in which a kit gets ready to send."""
 CROWD = 3
 HOPS = 100
-"""More than any walk needs."""
+"""Hop limit of packets: more than any trace of the model needs."""
 LEGS = {None: "waits", Status.DELIVERED: "delivered"}
 
 
 class Turns:
-    """The kit that may transmit now, and its packet."""
+    """Controls which kit may transmit now, and contains the kit's packet."""
 
     def __init__(self) -> None:
         self.outbox: ChannelOutbox | None = None
@@ -89,7 +89,7 @@ class Radio:
 
 
 class Walk:
-    """A walk. Each kit runs in a task of `nursery`."""
+    """One trace of the model. Each kit runs in a task of `nursery`."""
 
     def __init__(self, place: Path, twin_of: int, turns: Turns, nursery: trio.Nursery) -> None:
         self._nursery = nursery

@@ -254,7 +254,9 @@ class Walk:
         self._modem.finish_session()
 
     async def rest(self) -> None:
-        """The program has nothing to do, or waits for a time."""
+        """Called when the program has nothing to do, or waits for a time: let the next event of the
+        trace happen, or compare the states.
+        """
         if self._run_over.is_set():
             return
         assert self._steps, "the model has ended, the code has not"

@@ -18,7 +18,7 @@ from tests.machine import tool
 HERE = Path(__file__).parent
 MODELS = sorted(path.stem for path in HERE.glob("*.pml"))
 DEPTH = 100_000
-"""Steps of the longest run. A search that was cut off has proved nothing and fails."""
+"""Maximum number of steps in a run. A search that reaches this limit is incomplete, and fails."""
 TIME_LIMIT = 60
 """Maximum seconds of each called program."""
 

@@ -123,8 +123,9 @@ def assigned(bodies: Iterable[ast.AST]) -> dict[str, list[ast.expr]]:
 
 
 def written(node: ast.expr, scope: Scope, deep: int = 0, *, whole: bool = False) -> list[str]:
-    """Return the forms of a text in an expression, and of texts in its places. `whole` leaves the
-    latter out. Return nothing if it only passes a text on.
+    """Return the forms of a text in an expression, and of the texts in its places. If `whole` is
+    True, leave out the texts in places. The result is empty if the expression only passes a text
+    on.
     """
     if deep > 6:
         return []
@@ -399,7 +400,7 @@ NUMBERS = {
     *("credit", "credits", "{1} byte", "{1} credit", "{1} credits"),
     *("{1} payload", "{1} payloads"),
 }
-"""Texts that `format_count` writes into a place."""
+"""Forms of the texts that `format_count` makes for a place."""
 
 
 @cache

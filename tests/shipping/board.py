@@ -47,7 +47,7 @@ class Failed(AssertionError):
 
 
 class Board:
-    """One card that can be booted and cut off any number of times."""
+    """A board with one card. It can be booted, and its power cut, any number of times."""
 
     def __init__(
         self,

@@ -1,4 +1,6 @@
-"""The shipped files, built once per run, and the interpreters on which they must run."""
+"""Fixtures with the files to ship, which are built once per run, and the Python interpreters on
+which they must run.
+"""
 
 from __future__ import annotations
 

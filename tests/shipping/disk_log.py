@@ -96,7 +96,7 @@ def _write(disk: IO[bytes], pieces: Iterable[tuple[int, bytes]]) -> None:
 
 
 class RecordedDisk:
-    """A disk at consecutive moments of the log."""
+    """The content of a recorded disk at a moment of its log, which can only advance."""
 
     def __init__(self, before: Path) -> None:
         self._flushed = bytearray(before.read_bytes())

@@ -26,8 +26,8 @@ SHELL = (
 
 
 class PiBoard(Board):
-    """One card of a Pi that can be booted and cut off any number of times. It shares only the card
-    and the modem with this machine.
+    """An emulated Pi with one card. It can be booted, and its power cut, any number of times. It
+    shares only the card and the modem with this machine.
     """
 
     def __init__(self, folder: Path, card: Path, modem: Path) -> None:
@@ -70,7 +70,9 @@ class PiBoard(Board):
         ]
 
     def _told(self, file: str) -> dict[str, str]:
-        """The last value of a setting counts."""
+        """Return the settings in `file` of the boot partition. If a setting occurs twice, the last
+        value counts.
+        """
         settings: dict[str, str] = {}
         for line in self.read(f"::/{file}").splitlines():
             if line.startswith("include "):

@@ -77,9 +77,9 @@ class Broken(NamedTuple):
     name: str
     by: Callable[..., Any]
     promise: str
-    """The resulting message, as a regular expression."""
+    """Regular expression for the message about the broken promise."""
     seed: int
-    """A seed that once showed it. Others are tried if it no longer does."""
+    """A seed that has shown the broken promise. If this seed no longer does, others are tried."""
 
 
 BROKEN = {

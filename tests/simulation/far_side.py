@@ -41,7 +41,7 @@ from fieldagent.wire.errors import RemoteProtocolError
 from fieldagent.wire.fragments import join
 
 AGENT = 1
-"""Its station. For the hub it is 0."""
+"""Station number of the agent by radio. For the hub it is 0."""
 
 _NO_ITEM = (
     Ack | RelayRequest | RouteToHub | Source | Report | Introduction | Program | JournalNumber
@@ -55,7 +55,7 @@ class Collector:
     items: dict[int, set[bytes]] = field(default_factory=dict)
     """Complete items by number. A receiver passes each of the set to its user."""
     carried: dict[tuple[int, int], set[bytes]] = field(default_factory=dict)
-    """The same for items that the agent relayed, by station and number."""
+    """Complete items that the agent has relayed, by station and number."""
     receipts: Counter[int] = field(default_factory=Counter)
     named: set[int] = field(default_factory=set)
     """Incidents that the kit has named as open."""
@@ -100,8 +100,8 @@ class Collector:
 
 @dataclass
 class Neighbour:
-    """A station in range: it answers, and sometimes sends its own items, for which it may ask a
-    relay.
+    """A station in radio range. It acknowledges items, and sometimes sends items, for which it may
+    request a relay to the hub.
     """
 
     station: int
@@ -110,7 +110,7 @@ class Neighbour:
     collector: Collector = field(default_factory=Collector)
     away: bool = False
     to_say: dict[int, Entry] = field(default_factory=dict)
-    """Its own items by number that the agent has not answered yet."""
+    """Items of this station that the agent has not acknowledged yet, by number."""
     answered: set[int] = field(default_factory=set)
     pleaded: set[int] = field(default_factory=set)
     told_carried: set[int] = field(default_factory=set)

@@ -109,7 +109,9 @@ WITH_CHANCE = (drivers, radio_piggyback, repeating, sbd, service, station)
 
 
 class Violated(AssertionError):
-    """A promise was broken. The text names it, and the world's log shows the history."""
+    """Error: a promise was broken. The message names the promise, and the world's log shows the
+    history.
+    """
 
 
 @dataclass(slots=True)
@@ -241,7 +243,7 @@ class World:
             await outbox.requeue_lost()
 
     def cut_power(self) -> None:
-        """The next life finds the disk as it is at this moment."""
+        """Cut the power of the agent. Its next run starts with the disk as it is at this moment."""
         self.tell("the agent's power fails")
         self.pulled = True
         for part in KEPT:
@@ -310,7 +312,9 @@ class World:
         self.tell(f"posted {standing.sequence}: {json.dumps(body)[:120]}")
 
     def _confirm(self, sequence: int) -> None:
-        """A person behind the hub has the SOS when the hub has it."""
+        """When an SOS has reached the hub, send the kit the hub's receipt and the news that a
+        person has closed the incident.
+        """
         envelopes = self.hub.collector.items.get(sequence, set())
         envelopes = envelopes | self.operator.collector.items.get(sequence, set())
         if not envelopes:

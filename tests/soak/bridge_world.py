@@ -29,7 +29,7 @@ PROCESS = os.getpid()
 LAN_ADDRESS = f"127.{PROCESS >> 8 & 255}.{PROCESS & 255}.9"
 """Address of a kit on the loopback interface, which other tests use at the same time."""
 LAN = (f"FA-KIT-Soak-{PROCESS}", f"Soak-{PROCESS}")
-"""Its unit."""
+"""Uid and callsign of the kit's TAK unit on its own network."""
 SCOUT = f"SCOUT-{PROCESS}"
 """Author of texts to it."""
 SOON = [1.0, 2.0, 3.0]
@@ -90,7 +90,7 @@ class SoakPhone:
     hub: SoakHub
     process: Mortal[Phone]
     server: Mortal[Any]
-    """Its server."""
+    """TAK server of the phone."""
 
     def of(self, kind: str) -> list[tuple[float, dict[str, Any]]]:
         return [(each.at, each.told) for each in self.process.heard if each.told["type"] == kind]

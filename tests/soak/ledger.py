@@ -66,7 +66,7 @@ class Ledger:
 
 
 class Above:
-    """The gateway of one modem, and its messages."""
+    """Records the MO messages at the gateway of one modem."""
 
     def __init__(self) -> None:
         self.again = 0

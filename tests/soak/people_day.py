@@ -90,7 +90,7 @@ class Person:
 
 @dataclass
 class Valley:
-    """A kit and its people."""
+    """A kit, and the people around it."""
 
     camp: Camp
     people: list[Person]

@@ -134,7 +134,7 @@ class Desk:
 
 
 def _started(home: Path, settings: dict[str, str]) -> Hub:
-    """A port that was free a moment ago may belong to another cell."""
+    """Start a hub. If another cell has taken its port meanwhile, try again."""
     while True:
         try:
             return Hub(home, settings)

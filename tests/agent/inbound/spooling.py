@@ -1,4 +1,4 @@
-"""A spool with a separate journal in virtual time, and a hook that the test controls."""
+"""A spool on a separate journal, in virtual time, and a hook whose results the test sets."""
 
 from __future__ import annotations
 

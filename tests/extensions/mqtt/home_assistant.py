@@ -16,9 +16,10 @@ from tests.processes import Running, until
 
 HERE = DebianThirteen("home-assistant")
 VERSION = "2026.2.3"
-"""The last version for Python 3.13."""
+"""Last version of Home Assistant that supports Python 3.13."""
 PACKAGES = f"homeassistant=={VERSION} paho-mqtt==2.1.0 home-assistant-frontend==20260128.6"
-"""The program, and the requirements in the manifests of the parts that start."""
+"""Packages to install: Home Assistant, and the requirements of its components that the tests
+start."""
 INSTALL = f"""
 cd /opt
 [ "$(cat home-assistant/packages 2>/dev/null)" = "{PACKAGES}" ] && exit
@@ -72,7 +73,9 @@ def install() -> None:
 
 
 class HomeAssistant(Running):
-    """A new home. Its first user is Ada, and its only integration the broker at `broker`."""
+    """A running Home Assistant with a new configuration: the user Ada, and the MQTT integration
+    with the broker at `broker`.
+    """
 
     def __init__(self, folder: Path, port: int, broker: int) -> None:
         folder.mkdir()

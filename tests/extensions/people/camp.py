@@ -95,7 +95,7 @@ class Firmware(NamedTuple):
     """Facts about one firmware of a kit's and its people's radios."""
 
     name: str
-    """Its name in `mesh-protocol`."""
+    """Value of the setting `mesh-protocol` for this firmware."""
     handle: Callable[[int], str]
     """Returns the handle of a node on the air. 1 is the kit's own."""
     text_bytes: int
@@ -202,7 +202,7 @@ class Camp:
         return self.firmware.kit
 
     def people_around(self) -> list[dict[str, Any]]:
-        """Return the people who were heard or whom the radio knew."""
+        """Return the people whom the kit's radio knows or has heard, as in the API."""
         people: list[dict[str, Any]] = self.kit.call("GET", "/api/mesh").body["people"]
         return people
 

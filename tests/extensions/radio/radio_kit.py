@@ -48,7 +48,7 @@ from tests.running import running
 
 @dataclass
 class Station(Core):
-    """One agent's core on the air."""
+    """The core of one agent with a radio."""
 
     number: int
     outbox: ChannelOutbox

@@ -131,9 +131,9 @@ class Country(Network):
     database: str
     alps: Alps
     port: str
-    """The kit's sms-port."""
+    """Value of the kit's setting `sms-port`."""
     environment: Mapping[str, str] = MappingProxyType({})
-    """The kit's environment."""
+    """Additional environment variables of the kit."""
 
     def kit_settings(self, **more: str) -> dict[str, str | None]:
         return {

@@ -72,7 +72,9 @@ def _takyctl(*arguments: str, cwd: Path | None = None) -> None:
 
 
 class Phone(Running):
-    """A phone. `got` contains its received events."""
+    """A phone at a TAK server, in a separate process. `got` contains the events that it has
+    received.
+    """
 
     def __init__(
         self,
