@@ -2,10 +2,10 @@
 
     build/site [FOLDER]
 
-Sphinx with MyST and furo does it: all three are kept up by many, read Markdown with GitHub's
-anchors, and search from a folder on a stick as well as from a server. A link that leads nowhere,
-and a page that docs/README.md does not name, is an error. Pages of the two APIs are site from
-their OpenAPI descriptions. Each page that moved has a redirect page at its old path.
+Sphinx with MyST and furo makes the site. They support Markdown with GitHub's anchors, and a search
+that needs no server. A broken link, or a page that is missing in docs/README.md, is an error. The
+pages of the two APIs are made from their OpenAPI descriptions. Each page that was moved has a
+redirect page at its old path.
 """
 
 from __future__ import annotations

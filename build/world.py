@@ -100,8 +100,8 @@ def decode_arc(arc: list[list[int]], transform: dict[str, Any]) -> Iterator[Poin
 
 
 def split_at_edges(arc: list[Point]) -> Iterator[list[Point]]:
-    """Yield the parts of a line without the segments between the left and right edge of the map
-    (the 180th meridian), and without the lower edge (the South Pole).
+    """Yield the parts of a line. Segments that cross the 180th meridian, and segments along the
+    South Pole, are left out.
     """
     line = arc[:1]
     for before, point in pairwise(arc):

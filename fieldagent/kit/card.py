@@ -1,6 +1,6 @@
 """Applies `kit.properties` from a memory card that `build/image` made. At each start of the system,
-this module moves a new file from the boot partition, writes the configuration of Debian's programs,
-and reports the results on the partition.
+this module moves a new file from the boot partition and configures Debian's programs. It reports
+the results on the partition.
 
     python3 -m fieldagent.kit.card take     before the network
     python3 -m fieldagent.kit.card check    once all has started

@@ -138,8 +138,8 @@ async def _probe_place(place: str, kinds: Sequence[Recognition]) -> FoundDevice:
 def _list_openings(
     place: str, kinds: Sequence[Recognition]
 ) -> Iterator[tuple[int, int, list[Recognition]]]:
-    """Yield tuples of a speed (0 over TCP), a TCP port (0 for a serial port, or if `place` contains
-    it) and the kinds to try.
+    """Yield tuples of a speed, a TCP port and the kinds to try. The speed is 0 over TCP. The TCP
+    port is 0 for a serial port, or if `place` contains it.
     """
     if is_serial(place):
         in_turn = sorted(kinds, key=lambda each: each.order)

@@ -1,5 +1,5 @@
-"""Common functions of a kit's systemd units that run as root: their folder, which only one unit
-uses at a time, and the files that the agent writes for them.
+"""Common functions of a kit's systemd units that run as root. Only one unit at a time uses their
+folder. The agent writes files for them.
 """
 
 from __future__ import annotations

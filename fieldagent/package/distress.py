@@ -54,7 +54,7 @@ class Reading(NamedTuple):
 
 def read(text: str, *, direct: bool = True) -> Reading:
     """Return the call in a text. If `direct` is False, the text was sent to a group channel of
-    handhelds, in which only an SOS in capital letters counts as a call.
+    handhelds. There, only an SOS in capital letters counts as a call.
     """
     visible = "".join(each for each in text if category(each) != "Cf" and each != "\ufe0f")
     wide = normalize("NFKC", visible[:TEXT_MAX].replace("🆘", " SOS "))

@@ -230,9 +230,8 @@ def record_webhook_post(db: Db, item: int, webhook: int, now: float) -> None:
 
 def describe_for_pager(db: Db, id_: int, desk: str, link: str = "") -> dict[str, Any]:
     """Return the facts about an incident for a notification: the incident, its device, its last
-    position with a map link, and the address at which the person can answer. `link` is the path of
-    a link that acknowledges once. If `link` is empty, the address is the desk. `desk` is the
-    console's address.
+    position with a map link, and the answer address. `link` is the path of a link that acknowledges
+    once. If `link` is empty, the address is the desk. `desk` is the console's address.
     """
     ((kind, number, device, state, revoked),) = db.execute(
         "SELECT sos.kind, sos.number, device.name, sos.state, revoked FROM sos"

@@ -95,8 +95,8 @@ def end_check_ins(db: Db, device: int, *, now: float) -> None:
 
 
 def record_request(db: Db, device: int, within: int | None, number: int, *, now: float) -> None:
-    """Record the check-in request that a kit has sent as its item `number`: seconds within which
-    the next check-in is due, or None to end the request. The item itself is also a check-in.
+    """Record the check-in request that a kit has sent as its item `number`. The next check-in is
+    due in `within` seconds; None ends the request. The item itself is also a check-in.
     """
     record_item(db, device, now)
     if _is_overtaken(db, device, number):

@@ -26,7 +26,7 @@ def add_text_author(db: Db, workspace: int, name: str, now: float) -> int:
 
 def make_author_name(name: str) -> str:
     """Return the name of the member that kits show as the author of a person's texts: `name`,
-    shortened to the largest length of a member's name.
+    shortened if it is too long for a member.
     """
     return name[: directory.NAME_CHARACTERS_MAX]
 
