@@ -100,7 +100,7 @@ INSIDE = {
     ],
     "agent": [
         *("progress", "in_brief", "only_one", "outcomes", "gpsd", "page", "handbook"),
-        *("entrance", "portal", "update_news", "tracking"),
+        *("entrance", "portal", "update_news"),
         *(
             "channels",
             "radios",

@@ -14,8 +14,10 @@ import trio
 
 from fieldagent import __version__
 from fieldagent.agent import clock_offer, gpsd, refusals
-from fieldagent.agent.api import canned, track
+from fieldagent.agent.api import track
 from fieldagent.agent.api.routes import LocalApi
+from fieldagent.agent.api.sos import describe_check_in
+from fieldagent.agent.api.track import Tracking
 from fieldagent.agent.assembly import Parts, assemble
 from fieldagent.agent.channels.contract import ChannelLink, LinkState
 from fieldagent.agent.drivers import DRIVERS
@@ -41,14 +43,14 @@ from fieldagent.agent.kit_part import (
     list_part_names,
 )
 from fieldagent.agent.only_one import hold_lock
-from fieldagent.agent.outbound import check_in, own_position
+from fieldagent.agent.outbound import own_position
 from fieldagent.agent.outbound.budget import compute_sos_reserve
 from fieldagent.agent.outbound.channel_limits import LIMITS
 from fieldagent.agent.outbound.incident_repeat import run_incident_repeats
 from fieldagent.agent.outbound.missing_fragments import run_fragment_requests
+from fieldagent.agent.page import make_canned_routes
 from fieldagent.agent.progress import Progress
 from fieldagent.agent.settings import Settings
-from fieldagent.agent.tracking import Tracking
 from fieldagent.agent.update_news import UpdateNews
 from fieldagent.agent.watchdog import feed_watchdog
 from fieldagent.http.guard import check_loopback_caller
@@ -111,7 +113,7 @@ class Agent:
         journal, services = self.parts.journal, self.parts.services
         return {
             "sos": self.parts.incident_status(),
-            "checkIn": check_in.describe_state(journal),
+            "checkIn": describe_check_in(journal),
             "version": __version__,
             "uptime": round(trio.current_time() - self.started, 3),
             "channels": {channel: self._get_channel_status(channel) for channel in Channel},
@@ -463,7 +465,7 @@ async def _serve_api(
             *LocalApi(agent.parts, agent).make_routes(),
             *map_tiles.make_map_routes(agent.carried_map),
             *track.make_routes(agent.parts, agent.tracking),
-            *canned.make_routes(settings.canned_messages),
+            *make_canned_routes(settings.canned_messages),
         ]
     )
     async with trio.open_nursery() as nursery:

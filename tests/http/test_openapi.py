@@ -17,8 +17,9 @@ import pytest
 
 from fieldagent import extensions
 from fieldagent.agent import description as agent_description
-from fieldagent.agent.api import canned, track
+from fieldagent.agent.api import track
 from fieldagent.agent.api.routes import LocalApi
+from fieldagent.agent.page import make_canned_routes
 from fieldagent.http import routes as routing
 from fieldagent.http.openapi import call
 from fieldagent.http.routes import Route
@@ -72,7 +73,7 @@ def routes(name: str) -> list[Route]:
         whole = LocalApi(nothing, nothing).make_routes() + map_tiles.make_map_routes(
             CarriedMap(None)
         )
-        return [*whole, *canned.make_routes(()), *track.make_routes(nothing, nothing)]
+        return [*whole, *make_canned_routes(()), *track.make_routes(nothing, nothing)]
     api = HubApi(nothing, nothing, clock=lambda: 0.0, grace=0, time_to_live=1)
     read_api = ReadApi(nothing, nothing, clock=lambda: 0.0)
     health = Health(

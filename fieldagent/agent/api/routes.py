@@ -12,17 +12,23 @@ from typing import Any, Protocol
 
 from fieldagent.agent import handbook
 from fieldagent.agent import page as web_page
-from fieldagent.agent.api import (
-    check_in,
-    commands,
-    forecast,
-    metrics,
-    package_listing,
-    people,
-    places,
-    queue_listing,
+from fieldagent.agent.api.inbound import answer_people, list_commands, record_read
+from fieldagent.agent.api.packages import (
+    PAGE_MAX,
+    STATES,
+    describe_with_names,
+    list_package_page,
+    list_queue_page,
+    list_stages,
 )
-from fieldagent.agent.api.sos import IncidentApi
+from fieldagent.agent.api.sos import IncidentApi, begin_check_in, end_check_in
+from fieldagent.agent.api.state import (
+    answer_forecasts,
+    answer_signals,
+    find_forecast,
+    format_agent_metrics,
+)
+from fieldagent.agent.api.track import answer_positions
 from fieldagent.agent.assembly import Parts
 from fieldagent.agent.events import TOPICS
 from fieldagent.agent.journal import dead_letters, history, inbound, outbound
@@ -53,7 +59,7 @@ from fieldagent.system.sentence import sentence
 Handler = Callable[..., Awaitable[Response]]
 
 LISTED, LISTED_MAX = 100, 1000
-PAGE_END = queue_listing.PAGE_MAX + 1
+PAGE_END = PAGE_MAX + 1
 
 
 class Condition(Protocol):
@@ -111,25 +117,23 @@ class LocalApi:
             Route(
                 "POST",
                 "/api/inbound/{id}/read",
-                _convert_errors(partial(people.record_read, self._parts)),
+                _convert_errors(partial(record_read, self._parts)),
             ),
-            Route(
-                "GET", "/api/people", _convert_errors(partial(people.answer_people, self._parts))
-            ),
+            Route("GET", "/api/people", _convert_errors(partial(answer_people, self._parts))),
             Route(
                 "GET",
                 "/api/positions",
-                _convert_errors(partial(places.answer_positions, self._parts)),
+                _convert_errors(partial(answer_positions, self._parts)),
             ),
             Route(
                 "GET",
                 "/api/forecast",
-                _convert_errors(partial(forecast.answer_forecasts, self._parts)),
+                _convert_errors(partial(answer_forecasts, self._parts)),
             ),
             Route(
                 "GET",
                 "/api/signals",
-                _convert_errors(partial(forecast.answer_signals, self._parts)),
+                _convert_errors(partial(answer_signals, self._parts)),
             ),
             Route("GET", "/api/neighbours", _convert_errors(self.answer_neighbours)),
             Route("GET", "/api/commands", _convert_errors(partial(_answer_commands, self._parts))),
@@ -202,7 +206,7 @@ class LocalApi:
                         "money": self._format_money(cost.credits),
                         "begins": head_starts[channel].after,
                         "why": head_starts[channel].reason or None,
-                        "expected": forecast.find_forecast(self._parts, channel),
+                        "expected": find_forecast(self._parts, channel),
                         "reason": cost.refusal or None,
                     }
                     for channel, cost in estimates.items()
@@ -242,7 +246,7 @@ class LocalApi:
             said = (
                 {}
                 if kept_package is None
-                else people.describe_with_names(self._journal, kept_package.package)
+                else describe_with_names(self._journal, kept_package.package)
             )
         # A final status never changes, so `late` shows that a receipt arrived after an error or a
         # cancellation.
@@ -255,7 +259,7 @@ class LocalApi:
                     package_state.sequence, package_state.deliveries
                 ),
                 "receipts": receipts,
-                "reached": [] if package is None else people.list_stages(self._journal, package),
+                "reached": [] if package is None else list_stages(self._journal, package),
                 "unconfirmed": []
                 if self._parts.station is None
                 else self._parts.station.list_unconfirmed_stations(
@@ -295,11 +299,11 @@ class LocalApi:
         the place after which the page starts. Raises Problem 400 if the query is invalid.
         """
         channel = _read_channel(request, "limit", "after")
-        limit = read_integer(request, "limit", queue_listing.PAGE_MAX, range(1, PAGE_END))
+        limit = read_integer(request, "limit", PAGE_MAX, range(1, PAGE_END))
         after = read_integer(request, "after", 0, range(2**63))
         channels = [name for name in self._parts.queues if channel in (None, name)]
         queued = await self._parts.resume.count_waiting(channels)
-        page, last = await queue_listing.list_page(
+        page, last = await list_queue_page(
             self._journal, _get_wait_reasons(self._parts), channels, after, limit
         )
         return make_page(request, {"queued": queued, "packages": page}, "after", last)
@@ -309,11 +313,11 @@ class LocalApi:
         the page starts. Raises Problem 400 if the query is invalid.
         """
         refuse_others(request, ("state", "kind", "before", "limit"))
-        state = read_one_of(request, "state", package_listing.STATES)
+        state = read_one_of(request, "state", STATES)
         kind = read_one_of(request, "kind", tuple(KINDS))
         before = read_integer(request, "before", END, range(1, END + 1))
         limit = read_integer(request, "limit", LISTED, range(1, PAGE_END))
-        rows, last = await package_listing.list_page(
+        rows, last = await list_package_page(
             self._journal, _get_wait_reasons(self._parts), state, kind, before, limit
         )
         for row in rows:
@@ -380,8 +384,8 @@ class LocalApi:
         """Return the people whose handheld radios are in range. The list is empty if the kit has no
         radio for handhelds.
         """
-        people = [each for part in self._parts.services.values() for each in part.list_people()]
-        return make_json_response({"people": people})
+        inbound = [each for part in self._parts.services.values() for each in part.list_people()]
+        return make_json_response({"people": inbound})
 
     async def answer_health(self, request: Request) -> Response:
         """Return 200 with UP, or with DEGRADED if a channel has been away for an hour. Return 503
@@ -405,7 +409,7 @@ class LocalApi:
     async def answer_metrics(self, request: Request) -> Response:
         """Return the agent's metrics in the OpenMetrics text format."""
         status, faults = self._condition.get_status(), self._condition.count_faults()
-        text = metrics.format_agent_metrics(status, faults, self._journal)
+        text = format_agent_metrics(status, faults, self._journal)
         return Response(200, text.encode(), openmetrics.CONTENT_TYPE)
 
 
@@ -428,7 +432,7 @@ def _convert_errors(handler: Handler) -> Handler:
 
 
 async def _begin_check_in(parts: Parts, request: Request) -> Response:
-    check_in_state = await check_in.begin_check_in(parts, request)
+    check_in_state = await begin_check_in(parts, request)
     return make_json_response(
         _describe_progress(check_in_state), 202, (_make_location_header(check_in_state),)
     )
@@ -446,7 +450,7 @@ async def _retry_satellite(parts: Parts, request: Request) -> Response:
 
 
 async def _answer_commands(parts: Parts, request: Request) -> Response:
-    return make_json_response(commands.list_commands(parts))
+    return make_json_response(list_commands(parts))
 
 
 async def _answer_trace(parts: Parts, request: Request) -> Response:
@@ -465,7 +469,7 @@ async def _answer_trace(parts: Parts, request: Request) -> Response:
 
 
 async def _end_check_in(parts: Parts, request: Request) -> Response:
-    check_in_state = await check_in.end_check_in(parts)
+    check_in_state = await end_check_in(parts)
     return make_json_response(
         _describe_progress(check_in_state), 202, (_make_location_header(check_in_state),)
     )

@@ -1,5 +1,5 @@
 """`/api/sos`: raise this kit's SOS or add to it, show it, cancel it, or acknowledge another kit's
-SOS.
+SOS. `/api/check-in`: ask the hub to raise an alarm if the kit sends nothing for some time.
 
 It is safe to raise an SOS repeatedly, because a second request while an SOS is open only adds new
 content. If only people with handhelds are part of the open SOS, the first request adds a message,
@@ -16,11 +16,13 @@ from typing import Any
 import trio
 
 from fieldagent.agent.assembly import Parts
-from fieldagent.agent.journal import incident, outbound, places
+from fieldagent.agent.journal import check_in, incident, outbound, places
 from fieldagent.agent.journal.incident import OWN_STATION, Incident, IncidentOver
+from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.outbound import incident_status
 from fieldagent.agent.outbound.incident_end import call_off, can_be_known, may_include_user_messages
 from fieldagent.agent.outbound.intake import KeyReused
+from fieldagent.agent.outbound.standing import PackageState
 from fieldagent.agent.refusals import describe_unread_member
 from fieldagent.http.guard import get_required_body
 from fieldagent.http.idempotency import read_idempotency_key
@@ -30,6 +32,8 @@ from fieldagent.http.query import read_integer, refuse_others
 from fieldagent.package import canned
 from fieldagent.package.package import (
     SOS_PRIORITY,
+    Channel,
+    CheckIn,
     IncidentState,
     IncidentUpdate,
     Item,
@@ -40,10 +44,13 @@ from fieldagent.package.package import (
     Status,
 )
 from fieldagent.package.reading import (
+    KINDS,
     SOS_WITHOUT_TEXT,
     Fault,
     Field,
     InvalidPackage,
+    WrongValue,
+    read_check_in,
     read_forgivingly,
     read_members,
     read_text,
@@ -282,3 +289,83 @@ def _refuse(faults: list[Fault]) -> None:
 
 def _parse_number(text: str) -> int:
     return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else -1
+
+
+CHECK_IN_COLLAPSE_KEY = -1_667_591_278
+"""CollapseKey of the requests: a newer request replaces a waiting one."""
+TO_HUB = frozenset({Channel.SATELLITE, Channel.CELLULAR})
+
+
+def make_check_in_request(
+    limit_s: int | None, configured_channels: frozenset[Channel]
+) -> Package | None:
+    """Return a Package that requests the check-in. Return None if no channel leads to the hub."""
+    channels = configured_channels & TO_HUB
+    priority = KINDS["checkIn"].priority
+    if not channels:
+        return None
+    return Package(CheckIn(limit_s), None, channels, CHECK_IN_COLLAPSE_KEY, priority)
+
+
+def describe_check_in(journal: Journal) -> dict[str, Any] | None:
+    """Return the state of the check-in for people; None if there is no check-in, or if the hub has
+    confirmed that it is over.
+    """
+    request = check_in.read_last_request(journal)
+    if request is None or (request.within_s is None and request.confirmed is not None):
+        return None
+    date = journal.clock.date
+    package = outbound.find_by_sequence(journal, request.sequence)
+    last = request.at if request.heard is None else request.heard
+    counts = request.confirmed is not None
+    return {
+        "package": None if package is None else package.id,
+        "status": None if package is None else package.status,
+        "within": request.within_s,
+        "since": date(request.at),
+        "confirmed": request.confirmed,
+        "due": date(last + (request.within_s or 0)) if counts else None,
+    }
+
+
+async def begin_check_in(parts: Parts, request: Request) -> PackageState:
+    """Ask the hub to raise an alarm if the kit sends nothing for the number of seconds in the
+    request's body. Raises Problem if the body is invalid.
+    """
+    return await _request_check_in(parts, _read_deadline(get_required_body(request)))
+
+
+async def end_check_in(parts: Parts) -> PackageState:
+    """Ask the hub to end the check-in."""
+    return await _request_check_in(parts, None)
+
+
+async def _request_check_in(parts: Parts, limit_s: int | None) -> PackageState:
+    package = make_check_in_request(limit_s, frozenset(parts.queues))
+    if package is None:
+        detail = "no channel leads to the hub: set hub-address or satellite-port and restart"
+        raise Problem(409, detail=detail)
+    return await parts.intake.accept(package)
+
+
+def _read_deadline(body: bytes) -> int:
+    """Return the seconds in the body. Raises NotJson if the body is not JSON, and InvalidPackage if
+    the seconds are missing or invalid.
+    """
+    document = load_document(body)
+    if not isinstance(document, dict):
+        raise InvalidPackage([Fault('must be an object such as {"within": 14400}', "")])
+    faults = [
+        Fault("is not a known member; known is within", f"/{name[:80]}")
+        for name in document
+        if name != "within"
+    ]
+    try:
+        if "within" not in document:
+            raise WrongValue("is required")
+        within = read_check_in(document["within"])
+    except WrongValue as wrong:
+        faults.append(Fault(str(wrong), "/within"))
+    if faults:
+        raise InvalidPackage(faults)
+    return within

@@ -1,12 +1,19 @@
-"""`/api/track`: a day's track of this kit with its gaps, and the tracker's interval."""
+"""`/api/track`: a day's track of this kit with its gaps, and the tracker's interval.
+`/api/positions`: positions for a map or for saving.
+
+`fieldagent track` posts the positions and reports its interval. A person can choose the interval on
+the kit's page. The chosen interval survives a restart.
+"""
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import trio
@@ -15,16 +22,118 @@ from fieldagent.agent.assembly import Parts
 from fieldagent.agent.journal import places
 from fieldagent.agent.outbound.cost import compute_costs
 from fieldagent.agent.refusals import convert_refusals
-from fieldagent.agent.tracking import LONGEST, SHORTEST, TrackerPace, Tracking
 from fieldagent.http.guard import get_required_body
 from fieldagent.http.message import Request, Response, make_json_response
 from fieldagent.http.problem import Problem
-from fieldagent.http.query import read_integer, refuse_others
+from fieldagent.http.query import read_integer, read_one_of, refuse_others
 from fieldagent.http.routes import Route
+from fieldagent.package import tracks
 from fieldagent.package.package import Channel, Location, Package
 from fieldagent.package.strict_json import load_document
 from fieldagent.package.tracks import PlacedPoint
+from fieldagent.system.folder import replace_file
+from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.sentence import sentence
+
+log = logging.getLogger(__name__)
+
+
+CHOSEN_INTERVAL_FILE = "track-interval"
+"""File in the state directory that contains the chosen interval, in whole seconds."""
+SHORTEST, LONGEST = 60, 86_400
+"""Limits of the chosen interval between two positions at rest, in seconds."""
+DEFAULT_INTERVAL_S = 1800.0
+"""Interval in seconds that is assumed until a tracker reports its own."""
+GAP_INTERVALS = 2.0
+"""A time of this many intervals without a position is a gap."""
+
+
+class TrackerPace(NamedTuple):
+    """A tracker's report about its intervals and its next position."""
+
+    interval: float
+    """Present number of seconds between two positions while the kit is at rest."""
+    moving_interval: float
+    satellite_factor: float
+    """Factor by which the interval is longer while only satellite is available."""
+    batch: int | None
+    """Seconds for which positions wait to share a message."""
+    costly: bool
+    """True while only satellite is available, so that `satellite_factor` applies."""
+    moving: bool
+    due_at: float | None
+    """Latest Unix time of the next position. None before the first position."""
+    reported_at: float
+    """Unix time of this report."""
+
+
+class Tracking:
+    def __init__(self, state_directory: Path) -> None:
+        self._place = state_directory / CHOSEN_INTERVAL_FILE
+        self.tracker: TrackerPace | None = None
+        self.chosen = _read_stored_interval(self._place)
+
+    def choose(self, interval: int | None) -> None:
+        """Store the chosen interval in seconds, and use it when it is on disk. None means that the
+        tracker uses its own options. Raises OSError.
+        """
+        if interval is None:
+            self._place.unlink(missing_ok=True)
+        else:
+            replace_file(self._place, b"%d\n" % interval)
+        self.chosen = interval
+
+    def pause(self) -> float:
+        """Return the seconds after which missing positions are shown as a gap."""
+        pace = self.tracker
+        if pace is None:
+            return GAP_INTERVALS * (self.chosen or DEFAULT_INTERVAL_S)
+        return GAP_INTERVALS * pace.interval * (pace.satellite_factor if pace.costly else 1.0)
+
+    def get_status(self) -> dict[str, float | None]:
+        """Return the chosen interval and the interval in use, in seconds. Also return the Unix
+        times of the next position and of the report. Unknown values are None.
+        """
+        pace = self.tracker
+        return {
+            "chosenInterval": self.chosen,
+            "interval": None if pace is None else pace.interval,
+            "due": None if pace is None else pace.due_at,
+            "reportedAt": None if pace is None else pace.reported_at,
+        }
+
+
+def _read_stored_interval(place: Path) -> int | None:
+    try:
+        interval = int(place.read_text())
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        log.warning("%s cannot be read, so the tracker's own interval is used: %s", place, error)
+        return None
+    return interval if SHORTEST <= interval <= LONGEST else None
+
+
+DEFAULT_COUNT, NEWEST_MAX = 500, 5_000
+
+
+async def answer_positions(parts: Parts, request: Request) -> Response:
+    """Return the newest positions of this kit and of others. The query parameter `of` limits the
+    response to this kit's positions or to those of others.
+    """
+    refuse_others(request, ("format", "limit", "of"))
+    format_name = read_one_of(request, "format", tuple(tracks.CONTENT_TYPES)) or "geojson"
+    owner = read_one_of(request, "of", ("own", "others"))
+    limit = read_integer(request, "limit", DEFAULT_COUNT, range(1, NEWEST_MAX + 1))
+    own, others = await places.list_newest(parts.journal, limit)
+    entries = [*(own if owner != "others" else ()), *(others if owner != "own" else ())]
+    saved = ("Content-Disposition", f'attachment; filename="fieldagent.{format_name}"')
+    if format_name in tracks.DOCUMENTS:
+        body = tracks.DOCUMENTS[format_name](entries).encode("utf-8", "replace")
+        return Response(200, body, tracks.CONTENT_TYPES[format_name], (saved,))
+    response = make_json_response(tracks.make_geojson(entries), headers=(saved,))
+    return response._replace(content_type=tracks.CONTENT_TYPES[format_name])
+
 
 DAY_S = 86_400
 SEARCHED_POSITIONS_MAX = 5_000

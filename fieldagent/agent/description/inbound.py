@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fieldagent.agent.api.queue_listing import PAGE_MAX
+from fieldagent.agent.api.packages import PAGE_MAX
 from fieldagent.agent.description.common import (
     BEFORE_PARAMETER,
     NEXT_LINK,

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from fieldagent.agent.api.package_listing import STATES
-from fieldagent.agent.api.queue_listing import PAGE_MAX
+from fieldagent.agent.api.packages import PAGE_MAX, STATES
 from fieldagent.agent.api.routes import LISTED
 from fieldagent.agent.description.common import (
     ANSWER_FIELDS,

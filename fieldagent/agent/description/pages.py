@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from fieldagent.agent.api.places import DEFAULT_COUNT, NEWEST_MAX
-from fieldagent.agent.api.track import DAY_S
+from fieldagent.agent.api.track import DAY_S, DEFAULT_COUNT, NEWEST_MAX
 from fieldagent.agent.description.common import CHANNEL_NAMES, WRONG_QUERY, limit_parameter
 from fieldagent.agent.handbook import NAMES as HANDBOOK
 from fieldagent.agent.page import NAMES

@@ -4,6 +4,11 @@ requests from other origins.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
+
+from fieldagent.http.message import Request, Response, make_json_response
+from fieldagent.http.query import refuse_others
 from fieldagent.http.routes import Route
 from fieldagent.page import files
 
@@ -42,3 +47,13 @@ def make_routes() -> list[Route]:
         ),
         files.make_file_route("/worker.js", __name__, "worker.js"),
     ]
+
+
+def make_canned_routes(messages: Sequence[str]) -> list[Route]:
+    """Return the route that the page uses for canned messages."""
+    return [Route("GET", "/api/messages/canned", partial(_list_canned, messages))]
+
+
+async def _list_canned(messages: Sequence[str], request: Request) -> Response:
+    refuse_others(request, ())
+    return make_json_response({"messages": list(messages)})

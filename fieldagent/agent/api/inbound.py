@@ -1,23 +1,21 @@
-"""The directory, the progress of a Package, and read receipts by people at this kit."""
+"""The directory, read receipts by people at this kit, and received commands with their answers."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from fieldagent.agent.api.content import describe_content
 from fieldagent.agent.assembly import Parts
 from fieldagent.agent.inbound.reading import store_reading
-from fieldagent.agent.journal import directory
-from fieldagent.agent.journal.journal import Journal
-from fieldagent.agent.journal.records import PackageFacts
-from fieldagent.agent.outbound.reach import list_reached
+from fieldagent.agent.journal import commands, directory
+from fieldagent.agent.journal.commands import StoredCommand
 from fieldagent.http.message import Request, Response, make_json_response
 from fieldagent.http.problem import Problem
 from fieldagent.http.query import refuse_others
-from fieldagent.package.package import Package
 from fieldagent.package.reading import Fault, Field, InvalidPackage, read_members, read_text
 from fieldagent.package.strict_json import load_document
 from fieldagent.system.sentence import sentence
+from fieldagent.wire.command import format_command
+from fieldagent.wire.command_proof import format_answer
 
 
 async def answer_people(parts: Parts, request: Request) -> Response:
@@ -60,15 +58,34 @@ async def record_read(parts: Parts, request: Request, id: str) -> Response:  # n
     return make_json_response({"requestId": id, "readBy": reader})
 
 
-def describe_with_names(journal: Journal, package: Package) -> dict[str, Any]:
-    """Return a Package's content, with the names of its addressee and author."""
-    names = {"toName": package.to, "fromName": package.author}
-    return describe_content(package) | {
-        name: None if person_name is None else directory.describe_addressee(journal, person_name)
-        for name, person_name in names.items()
+COMMANDS_LISTED_MAX = 50
+
+
+def list_commands(parts: Parts) -> dict[str, Any]:
+    """Return the names of the allowed commands, and the last received commands, newest first."""
+    newest = commands.list_newest(parts.journal, COMMANDS_LISTED_MAX)
+    date = parts.journal.clock.date
+    return {
+        "allowed": list(parts.inbox.commands.allowed),
+        "commands": [
+            {
+                "number": each.number,
+                "command": format_command(each.command),
+                "channel": each.channel,
+                "came": date(each.arrived_at),
+                "state": each.state,
+                **_encode_command(each),
+                "answered": None if each.answered_at is None else date(each.answered_at),
+            }
+            for each in newest
+        ],
     }
 
 
-def list_stages(journal: Journal, stored_package: PackageFacts) -> list[dict[str, Any]]:
-    """Return the stages that a Package has reached, in the API's form."""
-    return [step._asdict() for step in list_reached(journal, stored_package)]
+def _encode_command(command_record: StoredCommand) -> dict[str, str | None]:
+    if command_record.answer is None:
+        return {"outcome": None, "answer": None}
+    return {
+        "outcome": command_record.answer.outcome.name.lower(),
+        "answer": format_answer(command_record.command.verb, command_record.answer),
+    }
