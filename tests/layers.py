@@ -99,7 +99,7 @@ INSIDE = {
         *("service", "webhook", "administration", "description", "hub"),
     ],
     "agent": [
-        *("progress", "in_brief", "only_one", "outcomes", "gpsd", "page", "handbook"),
+        *("only_one", "outcomes", "page", "handbook"),
         *("entrance", "portal", "update_news"),
         *(
             "channels",
@@ -107,8 +107,6 @@ INSIDE = {
             "satellites",
             "kit_part",
             "satellite_settings",
-            "page_settings",
-            "command_settings",
             "settings",
             "from_afar",
             "network_page",
@@ -118,7 +116,7 @@ INSIDE = {
             "bearer",
             "modem_healing",
         ),
-        *("outbound", "refusals", "events", "inbound", "part_service", "station"),
+        *("outbound", "gpsd", "refusals", "events", "inbound", "part_service", "station"),
         *("condition", "assembly", "drivers", "commands", "api", "description", "agent"),
     ],
     "cli": [

@@ -21,7 +21,7 @@ from fieldagent.agent.api.track import Tracking
 from fieldagent.agent.assembly import Parts, assemble
 from fieldagent.agent.channels.contract import ChannelLink, LinkState
 from fieldagent.agent.drivers import DRIVERS
-from fieldagent.agent.in_brief import summarise_status
+from fieldagent.agent.gpsd import track_incident
 from fieldagent.agent.inbound import hooks
 from fieldagent.agent.inbound.hooks import Hook, run_hook
 from fieldagent.agent.inbound.reading import report_new_stages
@@ -43,16 +43,14 @@ from fieldagent.agent.kit_part import (
     list_part_names,
 )
 from fieldagent.agent.only_one import hold_lock
-from fieldagent.agent.outbound import own_position
 from fieldagent.agent.outbound.budget import compute_sos_reserve
 from fieldagent.agent.outbound.channel_limits import LIMITS
 from fieldagent.agent.outbound.incident_repeat import run_incident_repeats
 from fieldagent.agent.outbound.missing_fragments import run_fragment_requests
 from fieldagent.agent.page import make_canned_routes
-from fieldagent.agent.progress import Progress
 from fieldagent.agent.settings import Settings
 from fieldagent.agent.update_news import UpdateNews
-from fieldagent.agent.watchdog import feed_watchdog
+from fieldagent.agent.watchdog import Progress, feed_watchdog, summarise_status
 from fieldagent.http.guard import check_loopback_caller
 from fieldagent.http.listeners import ListenFailed, get_port, open_listeners
 from fieldagent.http.message import Judge
@@ -592,7 +590,7 @@ async def _track_sos(agent: Agent) -> None:
     parts, settings = agent.parts, agent.settings
     if settings.gpsd is None:
         await trio.sleep_forever()
-    await own_position.track(
+    await track_incident(
         parts.journal,
         parts.intake,
         parts.queues,

@@ -18,9 +18,10 @@ from fieldagent.agent.inbound.hooks import Hook, make_hooks
 from fieldagent.agent.inbound.hub_reception import Carrier, HubReception
 from fieldagent.agent.inbound.incident_news import IncidentNews
 from fieldagent.agent.inbound.reception import Inbox
-from fieldagent.agent.journal import air_time, commands, outbound
+from fieldagent.agent.journal import commands, outbound
 from fieldagent.agent.journal.incident import OWN_STATION
 from fieldagent.agent.journal.journal import Journal
+from fieldagent.agent.journal.spending import read_air_time
 from fieldagent.agent.kit_part import find_enabled_parts, find_station_number, find_station_part
 from fieldagent.agent.outbound.budget import (
     NO_LIMIT,
@@ -172,7 +173,7 @@ def _make_link(
     ring = settings.state_directory / f"trace-{channel.lower()}.log"
     transmission_time = AirTime()
     if channel is Channel.RADIO:
-        transmission_time = AirTime(journal.clock.now, air_time.read_known(journal))
+        transmission_time = AirTime(journal.clock.now, read_air_time(journal))
     return ChannelLink(
         air_time=transmission_time,
         report_time=partial(journal.clock.record_time, FAR_END[channel]),

@@ -19,8 +19,8 @@ from fieldagent.agent.channels.ip_turn import IpTurn
 from fieldagent.agent.channels.reopening import forbid_healing
 from fieldagent.agent.journal import directory, outbound
 from fieldagent.agent.modem_healing import make_healing
-from fieldagent.agent.progress import Progress
 from fieldagent.agent.settings import Settings
+from fieldagent.agent.watchdog import Progress
 from fieldagent.package.package import Channel
 from fieldagent.system.lazy_module import load_lazily
 from fieldagent.system.supervisor import Part

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from fieldagent.agent import command_settings, page_settings, satellite_settings
+from fieldagent.agent import satellite_settings
 from fieldagent.agent.channels.healing import (
     HealingStep,
     find_healing_faults,
@@ -50,12 +50,17 @@ from fieldagent.system.properties import (
     read_absolute_path,
     read_endpoint,
     read_file,
+    read_networks,
     read_text,
     read_url,
 )
 from fieldagent.webhook.signature import read_secrets
+from fieldagent.wire.command import VERB_BY_NAME, VERBS
 
-API_PORT = 9091
+API_PORT, PAGE_PORT = 9091, 9092
+CANNED = "All well; On our way; Delayed, all well; Arrived; Please call"
+CANNED_MOST, CANNED_CHARACTERS = 20, 160
+ALLOWED_VERBS = tuple(verb.name for verb in VERBS if verb.allowed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +162,30 @@ def _read_gpsd(value: str) -> tuple[str, int] | None:
 
 def _read_fan_out(value: str) -> FanOut:
     return FanOut(make_choice_reader(*(kind.value for kind in FanOut))(value))
+
+
+def read_command_names(value: str) -> tuple[str, ...]:
+    """Parse a list of command names such as `status log`, or `none`. Raises WrongProperty for any
+    other value.
+    """
+    if value == "none":
+        return ()
+    names = tuple(dict.fromkeys(value.replace(",", " ").split()))
+    if unknown := [name for name in names if name not in VERB_BY_NAME]:
+        raise WrongProperty(f"has {unknown[0]!r}: use {', '.join(VERB_BY_NAME)}, or none")
+    return names
+
+
+def _read_canned(value: str) -> tuple[str, ...]:
+    """Parse `none`, or texts separated by semicolons. Raises WrongProperty for any other value."""
+    texts = () if value == "none" else tuple(each.strip() for each in value.split(";"))
+    fits = all(0 < len(each) <= CANNED_CHARACTERS for each in texts)
+    if not fits or len(texts) > CANNED_MOST:
+        raise WrongProperty(
+            f"must be none, or at most {CANNED_MOST} texts of 1 to {CANNED_CHARACTERS}"
+            " characters, separated by semicolons"
+        )
+    return texts
 
 
 KEYS = (
@@ -317,7 +346,15 @@ KEYS = (
         "HOST:PORT of a gpsd that gives the time while the system clock is not trusted; none"
         " for never (127.0.0.1:2947)",
     ),
-    *command_settings.KEYS,
+    Key(
+        "remote-commands",
+        read_command_names,
+        ALLOWED_VERBS,
+        "commands that the hub may send to this kit, from "
+        + ", ".join(VERB_BY_NAME)
+        + "; none for none"
+        f" ({' '.join(ALLOWED_VERBS)})",
+    ),
     Key(
         "update-address",
         read_url,
@@ -331,7 +368,39 @@ KEYS = (
         Path("/etc/fieldagent/update.pub"),
         "file with trusted minisign public keys (/etc/fieldagent/update.pub)",
     ),
-    *page_settings.KEYS,
+    Key(
+        "map-file",
+        read_absolute_path,
+        None,
+        "PMTiles or MBTiles file for the map of the page, raster or vector"
+        " (docs/how-to/maps.md); without it, coastlines and a grid",
+    ),
+    Key(
+        "page-listen",
+        read_networks,
+        (),
+        "networks that may open the page and use the API, with TLS and the passphrase of"
+        " `fieldagent page --set`; without it, only this machine",
+    ),
+    Key(
+        "page-port",
+        make_integer_reader(1, 65535, "port"),
+        PAGE_PORT,
+        f"port of the page for the network ({PAGE_PORT})",
+    ),
+    Key(
+        "page-portal-port",
+        make_integer_reader(1, 65535, "port"),
+        None,
+        "HTTP port that shows phones on the kit's own network the address of the "
+        "page (docs/how-to/access-point.md)",
+    ),
+    Key(
+        "canned-messages",
+        _read_canned,
+        _read_canned(CANNED),
+        f"texts that the page sends with two presses, separated by semicolons, or none ({CANNED})",
+    ),
     Key(
         "api-port",
         make_integer_reader(0, 65535, "port; 0 for any"),

@@ -1,4 +1,5 @@
-"""Feeds systemd's watchdog while the disk accepts writes and every loop makes progress.
+"""Feeds systemd's watchdog while the disk accepts writes and every loop makes progress, and
+describes the agent's state in one line for `systemctl status`.
 
 If the disk or a loop hangs, the agent logs this before systemd ends it. If no task runs any more, a
 timer of faulthandler writes the stack of each thread without waiting for other code.
@@ -10,6 +11,7 @@ import faulthandler
 import logging
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import trio
 
@@ -29,16 +31,66 @@ INTERVALS_PER_DISK_PROOF = 7
 """Number of watchdog intervals between two writes that only prove that the disk works. Each such
 write takes 33 kB on the memory card, including the file system's own writes. Any other write also
 proves that the disk works."""
+SILENCE_MAX_S = 180.0
+"""Longest allowed silence in seconds. This time must be longer than the longest session, including
+the modem's own deadline."""
+
+
+class Progress:
+    """Records when each loop last made progress. `clock` is any monotonic clock in seconds."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._turned: dict[str, float] = {}
+
+    def watch(self, loop: str) -> Callable[[], None]:
+        """Return a function that the loop must call in each iteration."""
+
+        def turn() -> None:
+            self._turned[loop] = self._clock()
+
+        turn()
+        return turn
+
+    def list_silent_loops(self) -> list[str]:
+        """Return the names of the loops that have made no progress for SILENCE_MAX_S."""
+        now = self._clock()
+        return [loop for loop, at in self._turned.items() if now - at > SILENCE_MAX_S]
+
+
+def summarise_status(status: dict[str, Any]) -> str:
+    """Return a one-line summary of `status`, the response to `GET /api/status`."""
+    phrases = _summarise_sos(status["sos"])
+    links = {name: link for name, link in status["channels"].items() if link["configured"]}
+    phrases += [_summarise_link(name, link) for name, link in links.items()] or [
+        "no channel is configured"
+    ]
+    waiting_count = sum(link["queued"] for link in links.values())
+    phrases.append(f"{waiting_count} to send" if waiting_count else "nothing to send")
+    return "; ".join(phrases)
+
+
+def _summarise_sos(sos: dict[str, Any]) -> list[str]:
+    if not sos["active"]:
+        return []
+    incident = sos["incident"]
+    last = incident["steps"][-1]
+    return [f"SOS {incident['short']} {last['state']}{' ' + last['by'] if 'by' in last else ''}"]
+
+
+def _summarise_link(name: str, link: dict[str, Any]) -> str:
+    reason = f" ({link['reason']})" if link["reason"] else ""
+    return f"{name} {link['state']}{reason}"
 
 
 async def feed_watchdog(
     journal: Journal,
     find_problem: Callable[[], str | None],
-    summarise_status: Callable[[], str],
+    describe_status: Callable[[], str],
     store_time: Callable[[], object],
 ) -> None:
     """Feed systemd's watchdog. Return at once if systemd expects no notifications. `find_problem`
-    returns a problem that only a restart may fix. `summarise_status` returns the text that systemd
+    returns a problem that only a restart may fix. `describe_status` returns the text that systemd
     shows while the agent works. `store_time` is called at each feed.
     """
     interval = get_watchdog_interval()
@@ -54,7 +106,7 @@ async def feed_watchdog(
                     log.error("%s; systemd will restart the agent", fault)
                 else:
                     notify("WATCHDOG=1")
-                    notify(f"STATUS={summarise_status()}")
+                    notify(f"STATUS={describe_status()}")
                 store_time()
                 await trio.sleep_until(waits.compute_nearest_beat(feed_interval))
     finally:

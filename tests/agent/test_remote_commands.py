@@ -22,7 +22,8 @@ from fieldagent.agent.commands import acts, reads, service
 from fieldagent.agent.commands.hands import CommandContext
 from fieldagent.agent.commands.recent_log import LINES_MAX, RecentLog
 from fieldagent.agent.inbound.command_gate import AGE_MAX_S, NOT_PROVED
-from fieldagent.agent.journal import commands, dead_letters, outbound, program_deltas
+from fieldagent.agent.journal import commands, dead_letters, outbound
+from fieldagent.agent.journal.commands import DELTAS_MAX, find_delta
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.settings import parse
 from fieldagent.package.package import (
@@ -491,10 +492,8 @@ async def test_newest_two_deltas_are_kept(tmp_path: Path) -> None:
     async with at_work(tmp_path, serves=False) as kit:
         for sequence, payload in enumerate(payloads, 5):
             await deliver_from_hub(kit, payload, sequence)
-        here = [
-            program_deltas.find_payload(kit.journal, compute_payload_digest(p)) for p in payloads
-        ]
-        assert len([each for each in here if each]) == program_deltas.DELTAS_MAX
+        here = [find_delta(kit.journal, compute_payload_digest(p)) for p in payloads]
+        assert len([each for each in here if each]) == DELTAS_MAX
         assert here[-1] == payloads[-1]
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from fieldagent.agent import description as agent_description
 from fieldagent.agent.channels.contract import LinkState
-from fieldagent.agent.page_settings import CANNED
+from fieldagent.agent.settings import CANNED
 from fieldagent.hub import description as hub_description
 from fieldagent.hub.part import list_console_parts
 from fieldagent.hub.records import kit_report

@@ -14,8 +14,15 @@ import trio
 
 from fieldagent.agent.assembly import Parts
 from fieldagent.agent.channels.contract import LinkState
-from fieldagent.agent.journal import listing, tally
+from fieldagent.agent.journal import listing
 from fieldagent.agent.journal.journal import Journal
+from fieldagent.agent.journal.listing import (
+    count_ended,
+    count_hook_results,
+    read_latencies,
+)
+from fieldagent.agent.journal.schema import LATENCY_BOUNDS
+from fieldagent.agent.journal.spending import sum_spent
 from fieldagent.agent.kit_part import get_kit_parts
 from fieldagent.http import openmetrics
 from fieldagent.http.message import Request, Response, make_json_response
@@ -151,7 +158,7 @@ def _list_channel_families(channels: Mapping[str, Mapping[str, Any]]) -> Iterato
 def _list_count_families(journal: Journal) -> Iterator[Family]:
     ended_counts = [
         Sample(count, {"channel": channel, "status": status})
-        for channel, status, count in tally.count_ended(journal)
+        for channel, status, count in count_ended(journal)
     ]
     yield Family(
         "packages_ended",
@@ -161,12 +168,12 @@ def _list_count_families(journal: Journal) -> Iterator[Family]:
     )
     hooks = [
         Sample(count, {"hook": hook, "result": result})
-        for hook, result, count in tally.count_hook_results(journal)
+        for hook, result, count in count_hook_results(journal)
     ]
     yield Family(
         "hook_results", "counter", "Calls of a hook, by result: handed, again or dead.", hooks
     )
-    spent_sums = tally.sum_spent(journal)
+    spent_sums = sum_spent(journal)
     yield Family(
         "sent_bytes",
         "counter",
@@ -190,9 +197,9 @@ def _list_count_families(journal: Journal) -> Iterator[Family]:
 
 
 def _list_latencies(journal: Journal) -> Iterator[Sample]:
-    for channel, latency in tally.read_latencies(journal).items():
+    for channel, latency in read_latencies(journal).items():
         label, below = {"channel": channel}, 0
-        for bound in tally.BOUNDS:
+        for bound in LATENCY_BOUNDS:
             below += latency.counts.get(bound, 0)
             yield Sample(below, {**label, "le": f"{bound:.1f}"}, "_bucket")
         count = sum(latency.counts.values())

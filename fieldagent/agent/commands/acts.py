@@ -20,8 +20,8 @@ from fieldagent import __version__
 from fieldagent.agent import outcomes
 from fieldagent.agent.channels.contract import LinkState
 from fieldagent.agent.commands.hands import CannotBeDone, CommandContext, CommandFailed
-from fieldagent.agent.journal import commands, incident, outbound, program_deltas
-from fieldagent.agent.journal.commands import StoredCommand
+from fieldagent.agent.journal import commands, incident, outbound
+from fieldagent.agent.journal.commands import StoredCommand, find_delta, is_delta_stored
 from fieldagent.agent.journal.records import StoredPackage
 from fieldagent.agent.modem_healing import make_healing
 from fieldagent.agent.outbound.channel_queue import ChannelQueue
@@ -188,7 +188,7 @@ def is_delta_here(context: CommandContext, command_record: StoredCommand) -> boo
     """Return True if the delta for the command has arrived completely. The delta arrives
     separately, in its own item.
     """
-    return program_deltas.is_stored(context.parts.journal, _digest(command_record))
+    return is_delta_stored(context.parts.journal, _digest(command_record))
 
 
 def _digest(command_record: StoredCommand) -> bytes:
@@ -202,7 +202,7 @@ async def _store_delta_offer(context: CommandContext, command_record: StoredComm
     the new program. Raises CannotBeDone if the delta cannot be used, and CommandFailed if the file
     cannot be written.
     """
-    payload = program_deltas.find_payload(context.parts.journal, _digest(command_record))
+    payload = find_delta(context.parts.journal, _digest(command_record))
     if payload is None:
         raise CannotBeDone("the delta was replaced by a later one")
     try:

@@ -22,7 +22,8 @@ from fieldagent.agent.inbound.incident_news import (
     IncidentNews,
     get_incident_number,
 )
-from fieldagent.agent.journal import dead_letters, directory, inbound, outbound, program_deltas
+from fieldagent.agent.journal import dead_letters, directory, inbound, outbound
+from fieldagent.agent.journal.commands import store_delta
 from fieldagent.agent.journal.dead_letters import DeadLetter
 from fieldagent.agent.journal.inbound import NumberedItem, Received
 from fieldagent.agent.journal.journal import Journal, Operation
@@ -441,7 +442,7 @@ class Inbox:
                 entry.sos or origin >= 0 or not directory.is_for_others(db, entry.to)
             )
             if origin >= 0 and isinstance(entry.content, Data) and _is_program(entry.content):
-                program_deltas.store_delta(db, entry.content.payload)
+                store_delta(db, entry.content.payload)
                 result.commands += 1
             elif is_addressed_here:
                 spooled = self._spool(db, origin, entry, entry.content, result, extra)

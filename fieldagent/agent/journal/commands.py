@@ -8,6 +8,8 @@
 A command that only reads goes directly from `accepted` to `owed`. A refused command starts as
 `owed`. A damaged command is not carried out but answered as failed, so that it does not delay
 others.
+
+The journal also keeps the program deltas that the hub has sent, until a command uses them.
 """
 
 from __future__ import annotations
@@ -30,6 +32,7 @@ from fieldagent.wire.command import (
     get_verb,
 )
 from fieldagent.wire.errors import RemoteProtocolError
+from fieldagent.wire.signed_delta import compute_payload_digest
 
 COMMANDS_MAX = 200
 """Number of commands that are kept. A command with a lower number than all kept commands is old."""
@@ -221,3 +224,31 @@ def _make_answer(number: int, outcome: int | None, body: bytes | None) -> Comman
         if outcome is not None:
             return CommandAnswer(number, CommandOutcome(outcome), bytes(body or b""))
     return None
+
+
+DELTAS_MAX = 2
+"""Number of deltas that are kept. Usually a command uses the newest one."""
+
+
+def store_delta(db: sqlite3.Connection, payload: bytes) -> None:
+    """Store a complete delta, and keep only the DELTAS_MAX newest deltas."""
+    db.execute(
+        "INSERT OR REPLACE INTO program_delta (digest, payload) VALUES (?, ?)",
+        (compute_payload_digest(payload), payload),
+    )
+    db.execute(
+        "DELETE FROM program_delta WHERE number NOT IN"
+        " (SELECT number FROM program_delta ORDER BY number DESC LIMIT ?)",
+        (DELTAS_MAX,),
+    )
+
+
+def find_delta(journal: Journal, digest: bytes) -> bytes | None:
+    """Return the payload of the delta with `digest`, or None if the delta is not stored."""
+    rows = journal.read("SELECT payload FROM program_delta WHERE digest = ?", digest)
+    return bytes(rows[0][0]) if rows else None
+
+
+def is_delta_stored(journal: Journal, digest: bytes) -> bool:
+    """Return True if the delta with `digest` is stored."""
+    return bool(journal.read("SELECT 1 FROM program_delta WHERE digest = ?", digest))

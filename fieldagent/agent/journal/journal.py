@@ -17,9 +17,9 @@ from typing import Any, NoReturn, TypeVar
 
 import trio
 
-from fieldagent.agent.journal import elapsed_base, high_water, untouched
+from fieldagent.agent.journal import elapsed_base, high_water
 from fieldagent.agent.journal.files import FREE_MIN_BYTES, JournalFiles
-from fieldagent.agent.journal.opening import find_damage
+from fieldagent.agent.journal.opening import find_damage, record_closed_state
 from fieldagent.store.group import GroupCommit, NotOnDisk, Order, StoreFailed, StoreFull
 from fieldagent.store.sqlite import open_reader, transact
 from fieldagent.store.trouble import Unusable, is_damage
@@ -326,4 +326,4 @@ class Journal(GroupCommit[sqlite3.Connection]):
         files.close(has_failed=self.failed is not None)
         files.forget(copy)
         if self.failed is None and not self.not_on_disk:
-            untouched.record_closed_state(self.path)
+            record_closed_state(self.path)

@@ -1,14 +1,18 @@
-"""Lists for the API: posted Packages, newest first, and waiting Packages, oldest first."""
+"""Lists and counters for the API: posted Packages, newest first; waiting Packages, oldest first;
+and the counters that the journal's triggers update in the commit of each event.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Collection, Sequence
+from dataclasses import field
 
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.package.delivery import NOT_CONFIGURED
 from fieldagent.package.forecast import PastDelivery
 from fieldagent.package.package import SOS_PRIORITY, Channel, Status
+from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
 END = 2**63 - 1
@@ -105,3 +109,42 @@ async def count_waiting(journal: Journal, channels: Collection[Channel]) -> int:
 def _make_waiting_condition(channels: Collection[Channel]) -> str:
     names = ", ".join(f"'{channel}'" for channel in channels)
     return f"status IS NULL AND channel IN ({names})"
+
+
+@dataclass(slots=True)
+class Latency:
+    """Distribution of the delivery times of Packages."""
+
+    counts: dict[int, int] = field(default_factory=dict)
+    """Number of Packages for each bound of LATENCY_BOUNDS. A Package is counted at the lowest bound
+    that its delivery time does not exceed, or at 0 if its time is above all bounds."""
+    seconds: float = 0.0
+
+
+def count_ended(journal: Journal) -> list[tuple[str, str, int]]:
+    """Return the number of ended channel deliveries for each channel and status."""
+    return _read_counts(journal, "ended")
+
+
+def count_hook_results(journal: Journal) -> list[tuple[str, str, int]]:
+    """Return the number of calls for each hook and result."""
+    return _read_counts(journal, "hook")
+
+
+def _read_counts(journal: Journal, kind: str) -> list[tuple[str, str, int]]:
+    rows = journal.read(
+        "SELECT who, result, count FROM tally WHERE what = ? ORDER BY who, result", kind
+    )
+    return [tuple(row) for row in rows]
+
+
+def read_latencies(journal: Journal) -> dict[str, Latency]:
+    """Return the delivery times by channel, from acceptance to delivery."""
+    by_channel: dict[str, Latency] = {}
+    for channel, bound, count, seconds in journal.read(
+        "SELECT who, result, count, seconds FROM tally WHERE what = 'latency'"
+    ):
+        latency = by_channel.setdefault(channel, Latency())
+        latency.counts[int(bound)] = count
+        latency.seconds += seconds
+    return by_channel

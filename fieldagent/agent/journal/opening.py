@@ -4,6 +4,11 @@ is damaged.
 Other errors do not count as damage (`store.trouble`). A damaged journal is kept unchanged. An
 extension may copy its intact content to a new journal. The new journal is written beside the
 damaged one, and replaces it either completely or not at all, even if power fails.
+
+A small file beside the journal describes the journal's state when it was closed properly. If the
+journal is unchanged since then, it is intact, so its integrity check can wait until the agent has
+started. For a long journal, the check takes half a second on a PC, and much longer on a small
+gateway. The file is deleted when it is read, so that it never describes a later state.
 """
 
 from __future__ import annotations
@@ -11,20 +16,54 @@ from __future__ import annotations
 import logging
 import sqlite3
 import time
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 from fieldagent.agent.journal import elapsed_base, high_water, losses
 from fieldagent.agent.journal.high_water import HighWater, HighWaterFile
 from fieldagent.agent.journal.schema import JOURNAL, RANDOM_NUMBER_SQL, UNSOUND_ROWS_SQL
-from fieldagent.agent.journal.untouched import consume_closed_state
 from fieldagent.store.sqlite import connect, open_reader
 from fieldagent.store.trouble import is_damage, make_unusable
 from fieldagent.system.folder import sync_folder
 from fieldagent.system.lazy_named_tuple import NamedTuple
-from fieldagent.system.private import make_private_folder
+from fieldagent.system.private import make_private_file, make_private_folder
 
 log = logging.getLogger(__name__)
+
+
+def record_closed_state(path: Path) -> None:
+    """Store the state of a journal that has just been closed. If this file is missing, the journal
+    is checked at the next start.
+    """
+    with suppress(OSError):
+        make_private_file(_make_state_path(path))
+        _make_state_path(path).write_text(_describe_files(path))
+
+
+def consume_closed_state(path: Path) -> bool:
+    """Return True if the journal is unchanged since it was closed properly, and delete the file
+    with its state.
+    """
+    state_path = _make_state_path(path)
+    try:
+        stamp = state_path.read_text(errors="replace")
+        state_path.unlink()
+        return stamp == _describe_files(path)
+    except OSError:
+        return False
+
+
+def _make_state_path(path: Path) -> Path:
+    return path.with_name(f"{path.name}-closed")
+
+
+def _describe_files(path: Path) -> str:
+    """Return the inode, size and times of the file and its log. Any write to these files changes
+    this text.
+    """
+    files = [each.stat() for each in (path, path.with_name(f"{path.name}-wal")) if each.exists()]
+    return "".join(f"{at.st_ino} {at.st_size} {at.st_mtime_ns} {at.st_ctime_ns}\n" for at in files)
+
 
 FILES = ("-wal", "-shm", "")
 """Files of a journal, the main file last."""

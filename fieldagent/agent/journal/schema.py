@@ -417,7 +417,7 @@ CREATE TABLE agent_start ( -- number of starts of the agent
     starts INTEGER NOT NULL
 ) STRICT;
 
-CREATE TABLE program_delta ( -- deltas that make other programs (`journal.program_deltas`)
+CREATE TABLE program_delta ( -- deltas that make other programs (`journal.commands`)
     number INTEGER PRIMARY KEY,
     digest BLOB NOT NULL UNIQUE,
     payload BLOB NOT NULL

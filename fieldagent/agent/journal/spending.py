@@ -1,12 +1,14 @@
-"""Stores the credits and bytes that were spent on each channel and day, and the current day of the
-budget.
+"""Stores the credits and bytes that were spent on each channel and day, the current day of the
+budget, and the radio's air-time of the last hour. So the limits also apply after a restart.
 """
 
 from __future__ import annotations
 
 import sqlite3
 from collections.abc import Mapping
+from typing import NoReturn
 
+from fieldagent.agent.channels.air_time import HOUR, AirTime
 from fieldagent.agent.journal.journal import Journal, Operation
 from fieldagent.agent.journal.records import Spent
 from fieldagent.package.package import Channel
@@ -137,3 +139,32 @@ def delete_booking(budget: str, booking: Booking) -> Operation[None]:
         )
 
     return store
+
+
+def sum_spent(journal: Journal) -> dict[str, Spent]:
+    """Return the total costs of each channel, over all days."""
+    rows = journal.read(
+        "SELECT channel, sum(bytes), sum(credits), sum(doubtful) FROM spent GROUP BY channel"
+    )
+    return {channel: Spent(*sums) for channel, *sums in rows}
+
+
+def read_air_time(journal: Journal) -> dict[int, float]:
+    """Return the stored seconds on the air, by minute of elapsed time."""
+    return dict(journal.read("SELECT minute, seconds FROM air_time"))
+
+
+async def store_air_time_regularly(journal: Journal, air_time: AirTime) -> NoReturn:
+    """Store the air-time forever, each time that enough of it has been used. Writes are rare,
+    because each write wears the memory card.
+    """
+    while True:
+        while not air_time.is_to_be_saved():
+            await air_time.grown.wait()
+        minutes = air_time.collect_unsaved_minutes()
+
+        def store(db: sqlite3.Connection, minutes: dict[int, float] = minutes) -> None:
+            db.execute("DELETE FROM air_time WHERE minute < ?", (max(minutes) - HOUR // 60 - 1,))
+            db.executemany("INSERT OR REPLACE INTO air_time VALUES (?, ?)", minutes.items())
+
+        await journal.persist(store)

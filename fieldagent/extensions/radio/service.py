@@ -17,8 +17,9 @@ from fieldagent.agent.commands.hands import CannotBeDone, CommandFailed
 from fieldagent.agent.condition import machine
 from fieldagent.agent.drivers import run_all
 from fieldagent.agent.inbound.reception import Inbox
-from fieldagent.agent.journal import air_time, on_air
+from fieldagent.agent.journal import on_air
 from fieldagent.agent.journal.records import StoredPackage
+from fieldagent.agent.journal.spending import store_air_time_regularly
 from fieldagent.agent.outbound.channel_queue import ChannelQueue
 from fieldagent.agent.outbound.ending import Endings
 from fieldagent.agent.outbound.intake import Intake
@@ -123,7 +124,7 @@ class RadioStation:
             heal=heal,
             progress=progress,
         )
-        return partial(run_all, run, partial(air_time.store_regularly, journal, link.air_time))
+        return partial(run_all, run, partial(store_air_time_regularly, journal, link.air_time))
 
     def _make_opener(
         self, settings: RadioSettings, link: ChannelLink

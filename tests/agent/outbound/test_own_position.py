@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from fieldagent.agent.outbound.own_position import make_location
+from fieldagent.agent.gpsd import make_location
 from fieldagent.wire.gpsd import Fix, parse_line
 
 TPV = '{"class":"TPV","device":"/dev/ttyUSB0","mode":3,%s"lat":47.2,"lon":8.5,"altMSL":400.0}'

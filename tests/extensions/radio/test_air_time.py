@@ -18,8 +18,8 @@ import trio.testing
 from fieldagent.agent.channels.air_time import HOUR, UNSAVED_SHARE_MAX, AirLimit, AirTime
 from fieldagent.agent.channels.contract import ChannelLink
 from fieldagent.agent.channels.radio_modem import AirReception, ReceivedPacket, TransmitResult
-from fieldagent.agent.journal import air_time
 from fieldagent.agent.journal.journal import Journal
+from fieldagent.agent.journal.spending import read_air_time, store_air_time_regularly
 from fieldagent.agent.outbound.piggyback import Piggyback, RepeatedPacket
 from fieldagent.extensions.radio import driver as radio
 from fieldagent.extensions.radio.counted_air import FRAME_BYTES, CountedModem, open_counted
@@ -244,14 +244,14 @@ async def test_used_air_time_survives_kill_with_few_writes(tmp_path: Path) -> No
     path = tmp_path / "journal.sqlite3"
     journal = Journal(path)
     async with running(journal), trio.open_nursery() as nursery:
-        nursery.start_soon(air_time.store_regularly, journal, used)
+        nursery.start_soon(store_air_time_regularly, journal, used)
         await trio.testing.wait_all_tasks_blocked()
         before = journal.commits
         for minute in range(30):
             at(clock, 60.0 * minute)
             used.record_use(6.0)
             while (
-                sum(air_time.read_known(journal).values())
+                sum(read_air_time(journal).values())
                 <= used.compute_used() - UNSAVED_SHARE_MAX * 360
             ):
                 await trio.lowlevel.checkpoint()
@@ -262,7 +262,7 @@ async def test_used_air_time_survives_kill_with_few_writes(tmp_path: Path) -> No
         ((written,),) = db.execute("SELECT sum(seconds) FROM air_time")
     assert 180 - UNSAVED_SHARE_MAX * 360 < written <= 180
     again = Journal(path)
-    usage = AirTime(clock, air_time.read_known(again))
+    usage = AirTime(clock, read_air_time(again))
     assert usage.compute_used() == written
     usage.narrow(AirLimit(10.0))
     usage.narrow(AirLimit(10.0))

@@ -12,8 +12,9 @@ from random import Random
 import pytest
 import trio
 
-from fieldagent.agent.journal import commands, losses, untouched
+from fieldagent.agent.journal import commands, losses
 from fieldagent.agent.journal.journal import Journal
+from fieldagent.agent.journal.opening import record_closed_state
 from tests.agent.journal.test_damage import JOURNAL, VERSION_AT, accepted, killed
 from tests.agent.journal.test_journal import remember, remembered
 from tests.agent.test_remote_commands import NOW, at_work
@@ -114,7 +115,7 @@ def test_cleanly_closed_journal_is_checked_after_the_start(
     spoil_events(path)
     if by_the_disk:
         # The file is unchanged.
-        untouched.record_closed_state(path)
+        record_closed_state(path)
         journal = Journal(path)
         assert losses.list_newest(journal.read) == []
         trio.run(journal.check_skipped_integrity)
