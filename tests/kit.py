@@ -32,9 +32,13 @@ from fieldagent.agent.outbound.hub_piggyback import HubPiggyback
 from fieldagent.agent.outbound.intake import Intake
 from fieldagent.agent.outbound.item_identity import make_entry
 from fieldagent.agent.outbound.outbox import ChannelOutbox
+from fieldagent.agent.outbound.package_state import (
+    PackageState,
+    find_package_state,
+    get_package_state,
+)
 from fieldagent.agent.outbound.packing import Packing
 from fieldagent.agent.outbound.resume import Resume
-from fieldagent.agent.outbound.standing import PackageState, find_package_state, get_package_state
 from fieldagent.package.delivery import FanOut
 from fieldagent.package.package import Channel, Package, Status
 from fieldagent.package.payload import Identity

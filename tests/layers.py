@@ -57,7 +57,6 @@ PURE = {
     "extensions.mqtt.packets",
     "agent.outbound.idle_time",
     "agent.outbound.queue",
-    "agent.outbound.lazy_heap",
     "cli.kit.track_policy",
     "cli.kit.wifi_code",
     "page.pmtiles",

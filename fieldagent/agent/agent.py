@@ -45,8 +45,7 @@ from fieldagent.agent.kit_part import (
 from fieldagent.agent.only_one import hold_lock
 from fieldagent.agent.outbound.budget import compute_sos_reserve
 from fieldagent.agent.outbound.channel_limits import LIMITS
-from fieldagent.agent.outbound.incident_repeat import run_incident_repeats
-from fieldagent.agent.outbound.missing_fragments import run_fragment_requests
+from fieldagent.agent.outbound.repeats import run_fragment_requests, run_incident_repeats
 from fieldagent.agent.page import make_canned_routes
 from fieldagent.agent.settings import Settings
 from fieldagent.agent.update_news import UpdateNews

@@ -10,9 +10,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn, Protocol
 
-from fieldagent.agent.channels.contract import ChannelLink, Outbox, Reception, Transmission
+from fieldagent.agent.channels.contract import ChannelLink, IpTurn, Outbox, Reception, Transmission
 from fieldagent.agent.channels.healing import Healing
-from fieldagent.agent.channels.ip_turn import IpTurn
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.kit_part import find_enabled_parts
 from fieldagent.system.lazy_named_tuple import NamedTuple

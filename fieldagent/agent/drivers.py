@@ -14,8 +14,7 @@ import trio
 
 from fieldagent.agent.assembly import Parts
 from fieldagent.agent.bearer import BearerSeat, make_bearers
-from fieldagent.agent.channels.contract import ChannelLink
-from fieldagent.agent.channels.ip_turn import IpTurn
+from fieldagent.agent.channels.contract import ChannelLink, IpTurn
 from fieldagent.agent.channels.reopening import forbid_healing
 from fieldagent.agent.journal import directory, outbound
 from fieldagent.agent.modem_healing import make_healing

@@ -20,7 +20,7 @@ from fieldagent.agent.journal import changes, incident
 from fieldagent.agent.journal.changes import Change
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.outbound.incident_status import describe_incident, list_heard_incidents
-from fieldagent.agent.outbound.standing import UnknownPackage, get_package_state
+from fieldagent.agent.outbound.package_state import UnknownPackage, get_package_state
 from fieldagent.http.server_sent import LISTENING_COMMENT, StreamRequest, encode_event
 from fieldagent.package.delivery import encode_deliveries
 from fieldagent.system import waits

@@ -3,7 +3,7 @@
  * stranger on the air. Whatever goes either way may be lost behind the operator's gateway, and the
  * hub's database may be restored from before the SOS.
  *
- * Code: agent/outbound/incident_repeat.py, agent/inbound/incident_news.py, agent/journal/incident.py,
+ * Code: agent/outbound/repeats.py, agent/inbound/incident_news.py, agent/journal/incident.py,
  * hub/field/mobile_originated.py, hub/records/ledger.py (say_again, answer_again),
  * hub/api/sos_desk.py. What is traced has the name of the function there.
  *

@@ -12,9 +12,8 @@ from typing import Any
 
 from fieldagent.agent.inbound.incident_news import IncidentNews
 from fieldagent.agent.journal import incident
-from fieldagent.agent.outbound.incident_end import call_off
-from fieldagent.agent.outbound.incident_repeat import list_repeated
-from fieldagent.agent.outbound.repeat import repeat
+from fieldagent.agent.outbound.cancel import call_off
+from fieldagent.agent.outbound.repeats import list_repeated, repeat
 from fieldagent.hub.api import sos_desk
 from fieldagent.hub.contract import Bearer
 from fieldagent.hub.records import sos

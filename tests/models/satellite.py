@@ -28,7 +28,7 @@ from fieldagent.agent.channels.satellite import SatelliteDriver
 from fieldagent.agent.channels.sbd_modem import Modem
 from fieldagent.agent.channels.serial_port import PortLost
 from fieldagent.agent.outbound.outbox import ChannelOutbox
-from fieldagent.agent.outbound.standing import get_package_state
+from fieldagent.agent.outbound.package_state import get_package_state
 from fieldagent.agent.satellites.sbd import SBD
 from fieldagent.extensions.lab.simulator.sbd_modem import SimulatedModem
 from fieldagent.extensions.lab.simulator.sbd_state import PlannedStatus, VolatileState

@@ -26,8 +26,7 @@ from fieldagent.agent import drivers
 from fieldagent.agent.channels import cellular, reopening, satellite_waits, sbd_modem, serial_port
 from fieldagent.agent.channels.connecting import Unreachable
 from fieldagent.agent.channels.contract import LinkState
-from fieldagent.agent.outbound import incident_repeat
-from fieldagent.agent.outbound import missing_fragments as gaps
+from fieldagent.agent.outbound import repeats
 from fieldagent.agent.outbound.outbox import ChannelOutbox
 from fieldagent.agent.satellites import sbd
 from fieldagent.agent.settings import parse
@@ -700,9 +699,9 @@ def _replaced(world: World) -> Iterator[None]:
         put(reopening, "REOPEN_AFTER", (1.0, 10.0, 600.0))
         put(cellular, "PAUSE_MAX", 1800.0)
         put(cellular, "URGENT_PAUSE_S", 300.0)
-        put(incident_repeat, "CHECK_INTERVAL_S", 600.0)
-        put(gaps, "ASK_AFTER_S", 7200.0)
-        put(gaps, "CHECK_INTERVAL_S", 1800.0)
+        put(repeats, "INCIDENT_CHECK_INTERVAL_S", 600.0)
+        put(repeats, "ASK_AFTER_S", 7200.0)
+        put(repeats, "FRAGMENT_CHECK_INTERVAL_S", 1800.0)
         put(shipped, "time", world)
         put(trio.to_thread, "run_sync", run_at_once)
         for module in WITH_CHANCE:

@@ -17,7 +17,7 @@ from fieldagent.agent.journal import inbound, listing, outbound
 from fieldagent.agent.journal.directory import describe_addressee
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.journal.records import PackageFacts, StoredPackage
-from fieldagent.agent.outbound.reach import list_reached, list_reached_beyond
+from fieldagent.agent.outbound.package_state import list_reached, list_reached_beyond
 from fieldagent.agent.outbound.settlement import parse_credits
 from fieldagent.agent.outbound.waiting import WaitReasons
 from fieldagent.package.package import (

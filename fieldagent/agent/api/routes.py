@@ -39,8 +39,8 @@ from fieldagent.agent.journal.listing import END
 from fieldagent.agent.journal.losses import report_unreadable
 from fieldagent.agent.journal.records import DamagedPackage
 from fieldagent.agent.outbound.cost import compute_costs
-from fieldagent.agent.outbound.standing import PackageState
-from fieldagent.agent.outbound.standing import find_package_state as stands
+from fieldagent.agent.outbound.package_state import PackageState
+from fieldagent.agent.outbound.package_state import find_package_state as stands
 from fieldagent.agent.outbound.waiting import NO_CHANNEL, WaitReasons
 from fieldagent.agent.refusals import convert_refusals, describe_unread_member
 from fieldagent.http import openmetrics, server_sent

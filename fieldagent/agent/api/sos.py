@@ -20,9 +20,9 @@ from fieldagent.agent.journal import check_in, incident, outbound, places
 from fieldagent.agent.journal.incident import OWN_STATION, Incident, IncidentOver
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.outbound import incident_status
-from fieldagent.agent.outbound.incident_end import call_off, can_be_known, may_include_user_messages
+from fieldagent.agent.outbound.cancel import call_off, can_be_known, may_include_user_messages
 from fieldagent.agent.outbound.intake import KeyReused
-from fieldagent.agent.outbound.standing import PackageState
+from fieldagent.agent.outbound.package_state import PackageState
 from fieldagent.agent.refusals import describe_unread_member
 from fieldagent.http.guard import get_required_body
 from fieldagent.http.idempotency import read_idempotency_key

@@ -19,25 +19,61 @@ import trio
 
 from fieldagent.agent.channels.connecting import Unreachable, open_stream
 from fieldagent.agent.channels.contract import (
+    IP_MESSAGE_LIMITS,
     ChannelLink,
+    IpTurn,
     LinkState,
     Outbox,
     Reception,
     Transmission,
 )
+from fieldagent.agent.channels.flight_recorder import FlightRecorder
 from fieldagent.agent.channels.hub_connection import REVOKED_WORDS, HubAddress, open_web_socket
-from fieldagent.agent.channels.ip_turn import IP_MESSAGE_LIMITS, IpTurn
 from fieldagent.agent.channels.kit_notes import KitNotes
-from fieldagent.agent.channels.recorded_link import RecordedSocket
 from fieldagent.http.date import parse_date
-from fieldagent.http.link_session import LinkEnd, LinkSession
+from fieldagent.http.link_session import LinkEnd, LinkSession, LinkSocket
+from fieldagent.http.web_socket import WebSocketClosed
 from fieldagent.system import waits
 from fieldagent.system.lazy_dataclass import dataclass
+from fieldagent.wire import trace
 from fieldagent.wire.keepalive import Keepalive
 from fieldagent.wire.link import BODY_BYTES, Close
 from fieldagent.wire.outcome import Outcome
 
 log = logging.getLogger(__name__)
+
+
+class RecordedSocket:
+    """Records the IP link's messages in the flight recorder. Implements
+    `http.link_session.LinkSocket` on top of another socket.
+    """
+
+    def __init__(self, socket: LinkSocket, recorder: FlightRecorder, address: str) -> None:
+        self._socket = socket
+        self._recorder = recorder
+        recorder.kind = trace.LINK
+        recorder.record_event(f"connected to {address}")
+
+    async def receive(self) -> bytes:
+        """Return the next message. Raises WebSocketClosed."""
+        try:
+            message = await self._socket.receive()
+        except WebSocketClosed as closed:
+            self._recorder.record_event(f"closed by the hub: {closed.code} {closed.reason}")
+            raise
+        self._recorder.record_received(message)
+        return message
+
+    async def send(self, message: bytes) -> None:
+        """Send one message. Raises WebSocketClosed."""
+        self._recorder.record_sent(message)
+        await self._socket.send(message)
+
+    async def close(self, code: int, reason: str) -> None:
+        """Close the WebSocket with `code` and `reason`, and wait until the peer closes it too."""
+        self._recorder.record_event(f"closed by the kit: {code} {reason}")
+        await self._socket.close(code, reason)
+
 
 ATTEMPT_TIMEOUT_S = 60.0
 """Longest time in seconds from the DNS lookup to the hub's response."""

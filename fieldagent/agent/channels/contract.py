@@ -20,8 +20,9 @@ from fieldagent.agent.channels.air_time import AirTime
 from fieldagent.agent.channels.flight_recorder import FlightRecorder
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.lazy_named_tuple import NamedTuple
-from fieldagent.wire.credit import Tariff
+from fieldagent.wire.credit import FREE_TARIFF, Tariff
 from fieldagent.wire.envelope import Unreadable
+from fieldagent.wire.link import BODY_BYTES
 from fieldagent.wire.outcome import Outcome
 
 
@@ -273,3 +274,33 @@ class Reception(Protocol):
         are not decoded. `unreadable_message` is sent to the peer, which then sends the message
         again.
         """
+
+
+IP_MESSAGE_LIMITS = MessageLimits(BODY_BYTES, 4_096, FREE_TARIFF)
+"""Message limits of the IP link, whose messages are free."""
+
+
+@dataclass(slots=True)
+class IpTurn:
+    """State of the IP link. The link's driver writes it, and the bearer that replaces the link
+    reads it.
+    """
+
+    linked: bool = False
+    since: float = field(default_factory=trio.current_time)
+    """Time of the last change, on trio's clock."""
+    unacknowledged: deque[Transmission] = field(default_factory=deque)
+    """Transmissions that the last link left unacknowledged, with an SOS first. The bearer that
+    replaces the link returns them to the outbox."""
+    _changed: trio.Event = field(default_factory=trio.Event)
+
+    def record_link_state(self, *, is_linked: bool) -> None:
+        if is_linked == self.linked:
+            return
+        self.linked, self.since = is_linked, trio.current_time()
+        self._changed.set()
+        self._changed = trio.Event()
+
+    async def wait_for_change(self) -> None:
+        """Wait until the link opens or closes."""
+        await self._changed.wait()

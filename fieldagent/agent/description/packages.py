@@ -25,7 +25,7 @@ from fieldagent.agent.description.common import (
     WRONG_QUERY,
     limit_parameter,
 )
-from fieldagent.agent.outbound.reach import STEP_ORDER
+from fieldagent.agent.outbound.package_state import STEP_ORDER
 from fieldagent.http.openapi import (
     NULL,
     Answers,

@@ -18,7 +18,7 @@ from fieldagent.agent.outbound.ending import Endings
 from fieldagent.agent.outbound.item_identity import is_report_about
 from fieldagent.agent.outbound.packing import Packing
 from fieldagent.agent.outbound.piggyback import Piggyback
-from fieldagent.agent.outbound.repeat import repeat
+from fieldagent.agent.outbound.repeats import repeat
 from fieldagent.store.group import StoreFailed, StoreFull
 from fieldagent.system.supervisor import describe_error
 from fieldagent.wire.envelope import Unreadable

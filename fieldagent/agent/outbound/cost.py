@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from fieldagent.agent.outbound.capacity import TooLarge
-from fieldagent.agent.outbound.channel_limits import compute_price
+from fieldagent.agent.outbound.channel_limits import TooLarge, compute_price
 from fieldagent.agent.outbound.outbox import ChannelOutbox
 from fieldagent.package.delivery import make_deliveries
 from fieldagent.package.package import Channel, Package

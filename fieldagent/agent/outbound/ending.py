@@ -17,7 +17,7 @@ from fieldagent.agent.journal.journal import Journal, Operation, combine_operati
 from fieldagent.agent.journal.records import DamagedPackage, EndedDelivery, StoredPackage
 from fieldagent.agent.outbound.channel_queue import ChannelQueue
 from fieldagent.agent.outbound.item_identity import make_entry
-from fieldagent.agent.outbound.standing import PackageState, get_package_state
+from fieldagent.agent.outbound.package_state import PackageState, get_package_state
 from fieldagent.package.delivery import ChannelDelivery, FanOut
 from fieldagent.package.package import Channel, Package, Status
 from fieldagent.system.sentence import sentence

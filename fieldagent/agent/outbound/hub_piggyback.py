@@ -11,8 +11,7 @@ from fieldagent.agent.journal import inbound, incident, outbound
 from fieldagent.agent.journal.inbound import PendingStage, PendingUnreadableReport
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.outbound.channel_queue import ChannelQueue
-from fieldagent.agent.outbound.draft import Draft
-from fieldagent.agent.outbound.piggyback import PiggybackEntries, RepeatedPacket, StageKey
+from fieldagent.agent.outbound.piggyback import Draft, PiggybackEntries, RepeatedPacket, StageKey
 from fieldagent.package.package import IncidentState, IncidentUpdate
 from fieldagent.wire.credit import Tariff
 from fieldagent.wire.envelope import Entry, JournalNumber, Receipt
@@ -197,6 +196,5 @@ class HubPiggyback:
             self._stages |= entries.stages
             self._unreadable = entries.unreadable + self._unreadable
         if not is_sent and beside_packages:
-            # A transmission without Packages is not retried; `missing_fragments` asks again when
-            # due.
+            # A transmission without Packages is not retried; `repeats` asks again when due.
             self._reports = entries.reports | self._reports

@@ -23,8 +23,8 @@ from fieldagent.agent.journal.incident import HeardIncident, Incident, StoredUpd
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.journal.records import StoredPackage
 from fieldagent.agent.outbound.channel_queue import ChannelQueue
-from fieldagent.agent.outbound.incident_repeat import list_repeated
 from fieldagent.agent.outbound.outbox import ChannelOutbox
+from fieldagent.agent.outbound.repeats import list_repeated
 from fieldagent.agent.outbound.waiting import WaitReasons
 from fieldagent.package.package import (
     Channel,

@@ -21,7 +21,7 @@ from fieldagent.agent.journal.records import EndedDelivery, PackageFacts, Stored
 from fieldagent.agent.outbound.channel_queue import ChannelQueue
 from fieldagent.agent.outbound.ending import Endings
 from fieldagent.agent.outbound.head_start import GATHERING_REASON, Begin, compute_head_starts
-from fieldagent.agent.outbound.standing import PackageState, get_package_state
+from fieldagent.agent.outbound.package_state import PackageState, get_package_state
 from fieldagent.package.delivery import (
     ChannelDelivery,
     FanOut,

@@ -23,12 +23,10 @@ from fieldagent.agent.journal import outbound
 from fieldagent.agent.journal.dating import list_foremost_undated, store_dates
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.journal.records import DAMAGED_DELIVERY, DamagedPackage, Segment
-from fieldagent.agent.outbound.capacity import Capacity, TooLarge
-from fieldagent.agent.outbound.channel_limits import ChannelLimits
+from fieldagent.agent.outbound.channel_limits import Capacity, ChannelLimits, TooLarge
 from fieldagent.agent.outbound.channel_queue import ChannelQueue
-from fieldagent.agent.outbound.draft import Draft
 from fieldagent.agent.outbound.item_identity import make_marked_entries, make_numbered_entry
-from fieldagent.agent.outbound.piggyback import Piggyback, PiggybackEntries, RepeatedPacket
+from fieldagent.agent.outbound.piggyback import Draft, Piggyback, PiggybackEntries, RepeatedPacket
 from fieldagent.package.delivery import ChannelDelivery
 from fieldagent.package.package import Package, Status
 from fieldagent.system.lazy_dataclass import dataclass

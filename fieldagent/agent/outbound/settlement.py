@@ -24,8 +24,7 @@ from fieldagent.agent.journal import history, outbound
 from fieldagent.agent.journal.history import REFUSED_EVENT
 from fieldagent.agent.journal.journal import Journal, Operation
 from fieldagent.agent.journal.records import EndedDelivery, Segment, Spent
-from fieldagent.agent.outbound.burst import Burst
-from fieldagent.agent.outbound.channel_queue import ChannelQueue
+from fieldagent.agent.outbound.channel_queue import Burst, ChannelQueue
 from fieldagent.package.delivery import ChannelDelivery
 from fieldagent.package.package import Channel, Status
 from fieldagent.system.lazy_dataclass import dataclass

@@ -12,7 +12,7 @@ from typing import Any
 from fieldagent.agent.journal.directory import NoSuchPerson
 from fieldagent.agent.outbound.ending import AgentStopping
 from fieldagent.agent.outbound.intake import Conflict, KeyReused
-from fieldagent.agent.outbound.standing import UnknownPackage
+from fieldagent.agent.outbound.package_state import UnknownPackage
 from fieldagent.http.problem import Problem
 from fieldagent.package.reading import Fault, InvalidPackage, number_of_faults
 from fieldagent.package.strict_json import NotJson

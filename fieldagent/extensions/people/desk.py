@@ -44,8 +44,7 @@ from fieldagent.agent.journal import directory, handhelds, incident, outbound
 from fieldagent.agent.journal.handhelds import Handheld
 from fieldagent.agent.journal.incident import IncidentOver
 from fieldagent.agent.journal.journal import Journal
-from fieldagent.agent.outbound.cancel import Cancellation
-from fieldagent.agent.outbound.incident_end import call_off, may_include_user_messages
+from fieldagent.agent.outbound.cancel import Cancellation, call_off, may_include_user_messages
 from fieldagent.agent.outbound.intake import Intake
 from fieldagent.extensions.people.contract import (
     PRECISE,

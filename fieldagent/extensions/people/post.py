@@ -22,7 +22,7 @@ from fieldagent.agent.journal import handhelds, outbound
 from fieldagent.agent.journal.handhelds import HandheldPost, HandheldSent
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.journal.records import StoredPackage
-from fieldagent.agent.outbound.reach import list_reached
+from fieldagent.agent.outbound.package_state import list_reached
 from fieldagent.extensions.people import signs
 from fieldagent.extensions.people.contract import PeopleRadio, TextOutcome
 from fieldagent.extensions.people.directory import Holder

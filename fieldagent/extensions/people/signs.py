@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fieldagent.agent.outbound.reach import Step
+from fieldagent.agent.outbound.package_state import Step
 
 STORED_SIGN, LEFT_SIGN, ARRIVED_SIGN, GIVEN_UP = "📥", "🛰", "✅", "❌"
 SIGNS_MAX = 3
@@ -26,7 +26,8 @@ STAGES = {
     "nobody": GIVEN_UP,
     "ended": GIVEN_UP,
 }
-"""Sign for each value of `outbound.reach.Step.stage`. A value that is not listed has no sign."""
+"""Sign for each value of `outbound.package_state.Step.stage`. A value that is not listed has no
+sign."""
 SIGN_MEANINGS = {
     STORED_SIGN: "on the kit's disk",
     LEFT_SIGN: "left by satellite",

@@ -8,9 +8,9 @@ from math import inf
 
 from fieldagent.agent.journal import handhelds, history, outbound
 from fieldagent.agent.journal.journal import Journal
-from fieldagent.agent.outbound import unproved_sos
 from fieldagent.agent.outbound.affordable import AffordablePlan, SpendingLimits, find_affordable
 from fieldagent.agent.outbound.cost import compute_costs
+from fieldagent.agent.outbound.others_sos import book_price, make_plan
 from fieldagent.agent.outbound.outbox import ChannelOutbox
 from fieldagent.package.package import Channel, Package
 
@@ -73,11 +73,11 @@ class HandheldLimits:
 
     def afford_sos(self, package: Package) -> AffordablePlan:
         """Return the SOS of an unauthenticated person with the channels that it may use."""
-        return unproved_sos.make_plan(package, self._journal, self._outboxes)
+        return make_plan(package, self._journal, self._outboxes)
 
     async def book_sos_cost(self, price: int) -> None:
         """Book the cost of an unauthenticated person's SOS before the SOS is accepted."""
-        await unproved_sos.book_price(self._journal, price)
+        await book_price(self._journal, price)
 
     async def book_price(self, handle: str, message_number: int, price: int) -> None:
         """Book the price of a message before its Package is accepted. If power fails in between,

@@ -16,8 +16,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fieldagent.agent.inbound import script
-from fieldagent.agent.inbound.lines import LINE_MAX, OUTPUT_MAX, Lines
-from fieldagent.agent.inbound.script import judge, make_environment, run_script
+from fieldagent.agent.inbound.script import (
+    LINE_MAX,
+    OUTPUT_MAX,
+    Lines,
+    judge,
+    make_environment,
+    run_script,
+)
 from fieldagent.system import process_group
 from fieldagent.webhook.delivery import Delivery, HandoverOutcome, HandoverResult
 from tests.processes import until_async

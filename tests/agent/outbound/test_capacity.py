@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fieldagent.agent.channels.air_pace import AIR_BYTES_MAX, AIR_BYTES_MIN
-from fieldagent.agent.outbound.capacity import Capacity, TooLarge
+from fieldagent.agent.outbound.channel_limits import Capacity, TooLarge
 from fieldagent.package.package import Data, Location, Message
 from fieldagent.wire.envelope import Ack, Entry, Fragment, RelayRequest, Source, decode, encode
 from fieldagent.wire.fragments import join

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import trio
 
-from fieldagent.agent.outbound import cancel, draft, packing
+from fieldagent.agent.outbound import cancel, packing, piggyback
 from fieldagent.agent.outbound.resume import RESUME_BATCH, Resume
 from fieldagent.package.package import Message
 from fieldagent.wire.envelope import Entry, encode
@@ -33,7 +33,7 @@ def counted(k: Kit, monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
         return encode(*entries, **how)
 
     monkeypatch.setattr(k.journal, "read", counted_read)
-    for module in (draft, packing):
+    for module in (piggyback, packing):
         monkeypatch.setattr(module, "encode", counted_encode)
     return counts
 

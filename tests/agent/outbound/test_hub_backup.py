@@ -9,7 +9,7 @@ from pathlib import Path
 import trio
 import trio.testing
 
-from fieldagent.agent.channels.ip_turn import IP_MESSAGE_LIMITS
+from fieldagent.agent.channels.contract import IP_MESSAGE_LIMITS
 from fieldagent.agent.outbound.hub_backup import HubBackup
 from fieldagent.package.package import Channel, Message
 from fieldagent.wire.backup_note import (

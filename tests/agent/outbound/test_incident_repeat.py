@@ -17,16 +17,15 @@ import trio.testing
 from fieldagent.agent.channels.contract import LinkState
 from fieldagent.agent.inbound.incident_news import IncidentNews
 from fieldagent.agent.journal import history, inbound, incident, on_air, outbound
-from fieldagent.agent.outbound.cancel import Cancellation
+from fieldagent.agent.outbound.cancel import Cancellation, call_off
 from fieldagent.agent.outbound.channel_queue import ChannelQueue
-from fieldagent.agent.outbound.incident_end import call_off
-from fieldagent.agent.outbound.incident_repeat import (
-    CHECK_INTERVAL_S,
+from fieldagent.agent.outbound.incident_status import describe_incident, describe_incidents
+from fieldagent.agent.outbound.package_state import get_package_state
+from fieldagent.agent.outbound.repeats import (
+    INCIDENT_CHECK_INTERVAL_S,
     list_repeated,
     run_incident_repeats,
 )
-from fieldagent.agent.outbound.incident_status import describe_incident, describe_incidents
-from fieldagent.agent.outbound.standing import get_package_state
 from fieldagent.package.package import (
     Channel,
     IncidentState,
@@ -86,7 +85,7 @@ async def test_sos_is_repeated_at_interval_until_confirmed(
         times = [await sent_at(k) for _ in range(4)]
         assert k.status(id_) is Status.DELIVERED
         gaps = [later - earlier for earlier, later in pairwise(times)]
-        assert all(REPEAT <= gap <= REPEAT + 2 * CHECK_INTERVAL_S for gap in gaps)
+        assert all(REPEAT <= gap <= REPEAT + 2 * INCIDENT_CHECK_INTERVAL_S for gap in gaps)
         await k.reception.receive(receipt(k))
         with trio.move_on_after(3 * REPEAT) as waited:
             await k.outbox.wait_until_ready()
@@ -103,7 +102,7 @@ async def test_waiting_repeat_is_withdrawn_when_sos_is_confirmed(
         await sent_at(k)
         await k.outbox.wait_until_ready()
         await k.reception.receive(receipt(k))
-        await trio.sleep(2 * CHECK_INTERVAL_S)
+        await trio.sleep(2 * INCIDENT_CHECK_INTERVAL_S)
         assert len(k.outbox) == 0
 
 
@@ -134,7 +133,7 @@ async def test_repeats_of_sos_survive_clock_change(
         first = await sent_at(k)
         await trio.sleep(REPEAT / 2)
         set_by = jump
-        assert REPEAT <= await sent_at(k) - first <= REPEAT + 2 * CHECK_INTERVAL_S
+        assert REPEAT <= await sent_at(k) - first <= REPEAT + 2 * INCIDENT_CHECK_INTERVAL_S
 
 
 @pytest.mark.parametrize("priority", [11, 99])

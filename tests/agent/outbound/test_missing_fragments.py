@@ -11,7 +11,7 @@ import trio
 import trio.testing
 
 from fieldagent.agent.channels.contract import LinkState
-from fieldagent.agent.outbound import missing_fragments as gaps
+from fieldagent.agent.outbound.repeats import FRAGMENT_CHECK_INTERVAL_S, run_fragment_requests
 from fieldagent.package.package import Channel, Message
 from fieldagent.wire.envelope import Entry, Report, decode, encode
 from fieldagent.wire.fragments import ASK_UNTIL_S, split
@@ -61,7 +61,7 @@ async def test_missing_fragments_are_requested_less_often_and_then_no_more(
     tmp_path: Path, clock: Any
 ) -> None:
     async with kit(tmp_path) as k:
-        k.nursery.start_soon(partial(gaps.run_fragment_requests, k.journal, k.outboxes, clock=now))
+        k.nursery.start_soon(partial(run_fragment_requests, k.journal, k.outboxes, clock=now))
         await receive_fragment(k, 1)
         questions = await list_requests(k, SATELLITE, 20)
         assert [at for at, _ in questions] == [10, 40, 160, 640, 2560]
@@ -70,7 +70,7 @@ async def test_missing_fragments_are_requested_less_often_and_then_no_more(
 
 async def test_further_fragment_restarts_request_intervals(tmp_path: Path, clock: Any) -> None:
     async with kit(tmp_path) as k:
-        k.nursery.start_soon(partial(gaps.run_fragment_requests, k.journal, k.outboxes, clock=now))
+        k.nursery.start_soon(partial(run_fragment_requests, k.journal, k.outboxes, clock=now))
         await receive_fragment(k, 1)
         await trio.sleep(3600)
         await receive_fragment(k, 2)
@@ -87,13 +87,11 @@ async def test_clock_change_does_not_change_request_intervals(
 ) -> None:
     set_by = 0.0
     async with kit(tmp_path) as k:
-        asking = partial(
-            gaps.run_fragment_requests, k.journal, k.outboxes, clock=lambda: now() + set_by
-        )
+        asking = partial(run_fragment_requests, k.journal, k.outboxes, clock=lambda: now() + set_by)
         k.nursery.start_soon(asking)
-        await trio.sleep(gaps.CHECK_INTERVAL_S * 4)
+        await trio.sleep(FRAGMENT_CHECK_INTERVAL_S * 4)
         await receive_fragment(k, 1)
-        await trio.sleep(gaps.CHECK_INTERVAL_S * 2)
+        await trio.sleep(FRAGMENT_CHECK_INTERVAL_S * 2)
         set_by = jump
         questions = await list_requests(k, SATELLITE, 5)
         assert [at for at, _ in questions] == [20, 50, 170, 650, 2570]
@@ -105,14 +103,14 @@ async def test_expired_item_is_not_requested_after_restart(tmp_path: Path, clock
         await receive_fragment(k, 1)
     await trio.sleep(ASK_UNTIL_S)
     async with kit(tmp_path) as k:
-        k.nursery.start_soon(partial(gaps.run_fragment_requests, k.journal, k.outboxes, clock=now))
+        k.nursery.start_soon(partial(run_fragment_requests, k.journal, k.outboxes, clock=now))
         assert await list_requests(k, SATELLITE, 5) == []
 
 
 @pytest.mark.full
 async def test_fragments_of_complete_item_are_not_requested(tmp_path: Path, clock: Any) -> None:
     async with kit(tmp_path) as k:
-        k.nursery.start_soon(partial(gaps.run_fragment_requests, k.journal, k.outboxes, clock=now))
+        k.nursery.start_soon(partial(run_fragment_requests, k.journal, k.outboxes, clock=now))
         for index in range(len(PARTS)):
             await receive_fragment(k, index)
         assert await list_requests(k, SATELLITE, 5) == []
@@ -122,7 +120,7 @@ async def test_fragments_are_requested_over_cheapest_ready_channel(
     tmp_path: Path, clock: Any
 ) -> None:
     async with kit(tmp_path, also=[CELLULAR]) as k:
-        k.nursery.start_soon(partial(gaps.run_fragment_requests, k.journal, k.outboxes, clock=now))
+        k.nursery.start_soon(partial(run_fragment_requests, k.journal, k.outboxes, clock=now))
         await receive_fragment(k, 1)
         k.outboxes[CELLULAR].link.state = LinkState.READY
         assert len(await list_requests(k, CELLULAR, 0.01)) == 1

@@ -21,8 +21,8 @@ from fieldagent.agent.journal.records import Segment
 from fieldagent.agent.outbound.budget import compute_sos_reserve
 from fieldagent.agent.outbound.ending import AgentStopping
 from fieldagent.agent.outbound.intake import Conflict
+from fieldagent.agent.outbound.package_state import PackageState, UnknownPackage
 from fieldagent.agent.outbound.packing import SOS_ALONE_TRIES
-from fieldagent.agent.outbound.standing import PackageState, UnknownPackage
 from fieldagent.package.package import Channel, IncidentState, IncidentUpdate, Message, Status
 from fieldagent.package.payload import Identity
 from fieldagent.package.reading import read_package

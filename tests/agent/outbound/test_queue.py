@@ -12,8 +12,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from fieldagent.agent.outbound.lazy_heap import SWEEP_STEP_ENTRIES, SweptHeap
-from fieldagent.agent.outbound.queue import DEAD_ENTRIES_SLACK, Queue
+from fieldagent.agent.outbound.queue import DEAD_ENTRIES_SLACK, SWEEP_STEP_ENTRIES, Queue, SweptHeap
 
 
 def drain(queue: Queue, now: float = 0.0) -> list[int]:

@@ -22,7 +22,7 @@ from fieldagent.agent.channels.contract import ChannelLink, LinkState
 from fieldagent.agent.channels.serial_port import PortLost
 from fieldagent.agent.journal import directory, handhelds, history, incident, outbound
 from fieldagent.agent.journal.records import EndedDelivery
-from fieldagent.agent.outbound.standing import PackageState
+from fieldagent.agent.outbound.package_state import PackageState
 from fieldagent.extensions.people.contract import (
     HandheldBattery,
     HandheldMarker,

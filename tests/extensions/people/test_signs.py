@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fieldagent.agent.outbound.reach import Step
+from fieldagent.agent.outbound.package_state import Step
 from fieldagent.extensions.people.post import PARTS_MAX, count_parts, split_into_parts
 from fieldagent.extensions.people.signs import (
     ARRIVED_SIGN,

@@ -15,7 +15,7 @@ import trio.testing
 from fieldagent.agent.channels.air_pace import AIR_BYTES
 from fieldagent.agent.channels.contract import ChannelLink, LinkState
 from fieldagent.agent.journal import incident, outbound
-from fieldagent.agent.outbound.reach import list_reached
+from fieldagent.agent.outbound.package_state import list_reached
 from fieldagent.extensions.radio.contract import RadioPlace
 from fieldagent.extensions.radio.driver import URGENT_MAX
 from fieldagent.extensions.radio.radios.node import open_node

@@ -14,7 +14,7 @@ import trio.testing
 
 from fieldagent.agent.inbound import reading
 from fieldagent.agent.journal import inbound, outbound
-from fieldagent.agent.outbound.reach import list_reached
+from fieldagent.agent.outbound.package_state import list_reached
 from fieldagent.extensions.radio.mesh.read_receipts import (
     AGAIN_FIRST,
     HOPS_RETENTION_S,

@@ -22,9 +22,9 @@ from fieldagent.agent.channels.air_pace import ACK_WITHIN
 from fieldagent.agent.journal import history, incident, outbound
 from fieldagent.agent.journal import on_air as on_air_journal
 from fieldagent.agent.journal.journal import Journal
-from fieldagent.agent.outbound.incident_repeat import run_incident_repeats
 from fieldagent.agent.outbound.incident_status import describe_incident
 from fieldagent.agent.outbound.item_identity import make_entry
+from fieldagent.agent.outbound.repeats import run_incident_repeats
 from fieldagent.extensions.lab.simulator.air import Losses
 from fieldagent.extensions.radio.mesh import relay
 from fieldagent.extensions.radio.mesh.rounds import (

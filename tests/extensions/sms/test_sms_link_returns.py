@@ -12,11 +12,11 @@ import trio.testing
 from fieldagent.agent.bearer import BearerOutbox
 from fieldagent.agent.channels.contract import (
     ChannelLink,
+    IpTurn,
     LinkState,
     Reception,
     Transmission,
 )
-from fieldagent.agent.channels.ip_turn import IpTurn
 from fieldagent.extensions.sms.agent.arrivals import StoreContent
 from fieldagent.extensions.sms.agent.carrier import SmsCarrier, SmsSeat
 from fieldagent.extensions.sms.agent.contract import SmsModem

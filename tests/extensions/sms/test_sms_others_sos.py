@@ -8,8 +8,7 @@ from typing import cast
 import pytest
 import trio
 
-from fieldagent.agent.channels.contract import ChannelLink, LinkState
-from fieldagent.agent.channels.ip_turn import IpTurn
+from fieldagent.agent.channels.contract import ChannelLink, IpTurn, LinkState
 from fieldagent.agent.outbound.day_budget import DayBudget
 from fieldagent.extensions.sms.agent.carrier import URGENT_AFTER, SmsCarrier, SmsSeat
 from fieldagent.extensions.sms.agent.contract import SmsModem

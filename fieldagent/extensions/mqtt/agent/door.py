@@ -23,7 +23,7 @@ from fieldagent.agent.outbound.affordable import AffordablePlan, SpendingLimits,
 from fieldagent.agent.outbound.day_budget import DayBudget
 from fieldagent.agent.outbound.intake import Intake
 from fieldagent.agent.outbound.outbox import ChannelOutbox
-from fieldagent.agent.outbound.standing import PackageState
+from fieldagent.agent.outbound.package_state import PackageState
 from fieldagent.agent.refusals import convert_refusals, describe_unread_member
 from fieldagent.extensions.mqtt.agent.settings import MqttSettings
 from fieldagent.extensions.mqtt.commands import HourlyGate, parse_document, remove_key

@@ -18,8 +18,7 @@ from fieldagent.agent.journal import changes, inbound, outbound, places
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.journal.records import DamagedPackage, StoredPackage
 from fieldagent.agent.outbound.day_budget import DayBudget
-from fieldagent.agent.outbound.reach import list_reached
-from fieldagent.agent.outbound.standing import UnknownPackage, get_package_state
+from fieldagent.agent.outbound.package_state import UnknownPackage, get_package_state, list_reached
 from fieldagent.extensions.mqtt.agent import documents
 from fieldagent.extensions.mqtt.agent.door import KEY_PREFIX
 from fieldagent.extensions.mqtt.agent.topics import MqttTopics

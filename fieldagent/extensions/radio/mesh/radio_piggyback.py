@@ -13,8 +13,7 @@ from fieldagent import __version__
 from fieldagent.agent.channels.air_pace import compute_lone_wait
 from fieldagent.agent.journal import inbound
 from fieldagent.agent.journal.journal import Journal
-from fieldagent.agent.outbound.draft import Draft
-from fieldagent.agent.outbound.piggyback import PiggybackEntries, RepeatedPacket
+from fieldagent.agent.outbound.piggyback import Draft, PiggybackEntries, RepeatedPacket
 from fieldagent.extensions.radio.mesh.hub_routes import HubRoutes
 from fieldagent.extensions.radio.mesh.read_receipts import Readings, ReadReceipt
 from fieldagent.extensions.radio.mesh.summaries import Summaries, list_confirmed, list_numbers

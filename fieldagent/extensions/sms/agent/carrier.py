@@ -29,12 +29,12 @@ import trio
 from fieldagent.agent.bearer import BearerOutbox
 from fieldagent.agent.channels.contract import (
     ChannelLink,
+    IpTurn,
     LinkState,
     MessageLimits,
     Reception,
     Transmission,
 )
-from fieldagent.agent.channels.ip_turn import IpTurn
 from fieldagent.agent.channels.reopening import forbid_healing, run_and_reopen
 from fieldagent.agent.channels.satellite_waits import wait_for_first
 from fieldagent.extensions.sms.agent.contract import MODEM_LOST_ERRORS, GsmRefuses, SmsModem

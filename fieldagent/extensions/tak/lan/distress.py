@@ -1,7 +1,7 @@
 """Raises an SOS for the 911 alert of a TAK phone on the kit's network.
 
 A uid is not authenticated, so the alert follows the rules for unauthenticated radios: a separate
-incident, and the budget of `unproved_sos`. A phone repeats its alert every few seconds, but only
+incident, and the budget of `others_sos`. A phone repeats its alert every few seconds, but only
 the first alert raises an incident. A phone's cancel does not end the incident. It becomes a message
 in the incident for people at the hub.
 """
@@ -15,8 +15,8 @@ from collections.abc import Mapping
 from fieldagent.agent.journal import handhelds, incident
 from fieldagent.agent.journal.incident import IncidentOver
 from fieldagent.agent.journal.journal import Journal
-from fieldagent.agent.outbound import unproved_sos
 from fieldagent.agent.outbound.intake import Intake
+from fieldagent.agent.outbound.others_sos import book_price, make_plan
 from fieldagent.agent.outbound.outbox import ChannelOutbox
 from fieldagent.extensions.tak.events import PhoneAlert
 from fieldagent.package.coordinates import is_zero_position
@@ -78,8 +78,8 @@ class LanAlertReceiver:
 
     async def _accept(self, text: str, handle: str, joins: int | None = None) -> None:
         package = Package(Message(text), priority=SOS_PRIORITY)
-        plan = unproved_sos.make_plan(package, self._journal, self._outboxes)
-        await unproved_sos.book_price(self._journal, plan.price)
+        plan = make_plan(package, self._journal, self._outboxes)
+        await book_price(self._journal, plan.price)
         key = None if joins is None else f"{handle} cancels {joins}"
         await self._intake.accept(plan.package, key, incident_number=joins, handle=handle)
         if plan.withheld_text:

@@ -1,30 +1,74 @@
-"""Stages that a Package is known to have reached, in the words that every screen shows.
+"""Reads the state of a Package from the journal, and the stages that it is known to have reached,
+in the words that every screen shows.
 
-on this kit          it is on this kit's disk
-left by Satellite    a gateway has it; this does not show that the hub has it
-left by X's satellite  the gateway of another kit has it
-heard by X           another kit has it
-at the hub           the hub has it
-on X's kit, with X's programs, on X's radio
-read by X            a person has confirmed it
-handed over to …     a mail or SMS service has it; this does not show that a person has it
-X cannot be reached: why
-given up: why        all channels have given it up
+    on this kit          it is on this kit's disk
+    left by Satellite    a gateway has it; this does not show that the hub has it
+    left by X's satellite  the gateway of another kit has it
+    heard by X           another kit has it
+    at the hub           the hub has it
+    on X's kit, with X's programs, on X's radio
+    read by X            a person has confirmed it
+    handed over to …     a mail or SMS service has it; this does not show that a person has it
+    X cannot be reached: why
+    given up: why        all channels have given it up
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 from fieldagent.agent.journal import directory, on_air, outbound
 from fieldagent.agent.journal.history import add_names
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.journal.records import DamagedPackage, PackageFacts, StoredPackage
-from fieldagent.package.delivery import STAGE_ORDER, Stage, describe_stage
+from fieldagent.package.delivery import STAGE_ORDER, ChannelDelivery, Stage, describe_stage
 from fieldagent.package.package import Channel, Status
 from fieldagent.package.payload import Identity
 from fieldagent.system.lazy_named_tuple import NamedTuple
+from fieldagent.system.sentence import sentence
+
+
+class UnknownPackage(Exception):
+    """No Package in the journal has this id or sequence."""
+
+
+class PackageState(NamedTuple):
+    """State of a Package: its status (None while it waits), and its state on each channel."""
+
+    id: int
+    sequence: int
+    status: Status | None
+    deliveries: Mapping[Channel, ChannelDelivery]
+    accepted: float
+    """Unix time when the Package was accepted."""
+
+
+def find_package_state(journal: Journal, id_: int) -> PackageState:
+    """Return the state of the newest Package with the id `id_`. Raises UnknownPackage if no Package
+    in the journal has this id.
+    """
+    package = outbound.find_by_id(journal, id_)
+    if package is None:
+        raise UnknownPackage(
+            sentence(
+                "no Package has the id {id}; the agent deletes ended Packages after a while", id=id_
+            )
+        )
+    return get_package_state(journal, package.sequence)
+
+
+def get_package_state(journal: Journal, sequence: int) -> PackageState:
+    """Return the state of a Package. Raises UnknownPackage if the Package is no longer in the
+    journal.
+    """
+    package = outbound.find_by_sequence(journal, sequence)
+    if package is None:
+        raise UnknownPackage("the Package ended and is no longer kept")
+    deliveries = outbound.read_deliveries(journal, sequence)
+    return PackageState(
+        package.id, sequence, package.status, deliveries, journal.clock.date(package.accepted)
+    )
 
 
 class Step(NamedTuple):
