@@ -1,4 +1,4 @@
-"""Makes a table of `fieldagent.wire.text_models`: probabilities of the next symbol in short
+"""Makes a table of `fieldagent.wire.text_code`: probabilities of the next symbol in short
 messages of a script.
 
     build/text_table.py SCRIPT LOCALE TABLE
@@ -25,7 +25,7 @@ from typing import NamedTuple
 
 import wordfreq
 
-from fieldagent.wire.text_models import CONTEXT_SYMBOLS_MAX, WEIGHTS, get_alphabet
+from fieldagent.wire.text_code import CONTEXT_SYMBOLS_MAX, WEIGHTS, get_alphabet
 
 
 class Language(NamedTuple):

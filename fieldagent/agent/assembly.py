@@ -47,9 +47,8 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.named_object import import_own
 from fieldagent.system.price import Price
 from fieldagent.wire import trace
-from fieldagent.wire.command_proof import derive_command_key
 from fieldagent.wire.envelope import derive_key
-from fieldagent.wire.incident_proof import derive_proof_key, digest_token
+from fieldagent.wire.proof import derive_command_key, derive_proof_key, digest_token
 
 if TYPE_CHECKING:
     # Import only for type checks: an agent without a station saves this memory.

@@ -23,8 +23,8 @@ from fieldagent.agent.watchdog import Progress
 from fieldagent.package.package import Channel
 from fieldagent.system.lazy_module import load_lazily
 from fieldagent.system.supervisor import Part
-from fieldagent.wire.incident_proof import digest_token
 from fieldagent.wire.kit_condition import KitCondition
+from fieldagent.wire.proof import digest_token
 
 if TYPE_CHECKING:
     from fieldagent.agent.channels.healing_steps import Healer

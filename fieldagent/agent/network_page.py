@@ -17,19 +17,18 @@ from fieldagent.agent.portal import Portal
 from fieldagent.agent.settings import Settings
 from fieldagent.http.address import Network, is_in
 from fieldagent.http.guard import check_host, check_network_caller
-from fieldagent.http.limits import Limits
+from fieldagent.http.limits import CpuPace, Limits
 from fieldagent.http.listeners import ListenFailed, get_port, open_listeners
 from fieldagent.http.message import Judge
-from fieldagent.http.pace import CpuPace
 from fieldagent.http.server import serve
 from fieldagent.page.refusals import translate_problems
+from fieldagent.system.folder import make_private_folder
 from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.own_certificate import (
     NoCertificate,
     compute_fingerprint,
     provide_own_certificate,
 )
-from fieldagent.system.private import make_private_folder
 from fieldagent.system.supervisor import Note
 
 log = logging.getLogger(__name__)

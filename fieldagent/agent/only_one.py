@@ -11,7 +11,7 @@ from typing import IO
 
 from fieldagent.store.trouble import make_unusable
 from fieldagent.system.directories import LOCK
-from fieldagent.system.private import make_private_file, make_private_folder
+from fieldagent.system.folder import make_private_file, make_private_folder
 
 log = logging.getLogger(__name__)
 

@@ -35,7 +35,6 @@ from fieldagent.http.address import Network
 from fieldagent.package.delivery import FanOut
 from fieldagent.package.package import Channel
 from fieldagent.system.directories import find_state_directory, find_xdg_directory
-from fieldagent.system.environment_settings import add_environment
 from fieldagent.system.java_properties import NoProperties
 from fieldagent.system.java_properties import read_pairs as pairs_in
 from fieldagent.system.lazy_dataclass import dataclass
@@ -44,6 +43,7 @@ from fieldagent.system.properties import (
     InvalidSettings,
     Key,
     WrongProperty,
+    add_environment,
     make_choice_reader,
     make_integer_reader,
     read,

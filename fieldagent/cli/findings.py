@@ -10,8 +10,8 @@ from pathlib import Path
 
 from fieldagent.page import map_file
 from fieldagent.page.tiles import UnusableMap
-from fieldagent.system.environment_settings import get_variables
 from fieldagent.system.finding import Finding
+from fieldagent.system.properties import get_variables
 from fieldagent.system.terminal import format_lines, format_state
 
 

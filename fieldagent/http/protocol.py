@@ -19,7 +19,7 @@ from fieldagent.http import guard as guards
 from fieldagent.http.limits import Limits
 from fieldagent.http.message import Admission, Guard, Request, Response
 from fieldagent.http.problem import Problem, make_too_large
-from fieldagent.http.target import convert_to_origin_form, query_pairs
+from fieldagent.http.query import convert_to_origin_form, query_pairs
 
 _BYTEARRAY_REPR = re.compile(r"bytearray\(b(['\"])(.*)\1\)", re.DOTALL)
 

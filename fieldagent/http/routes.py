@@ -14,7 +14,7 @@ import trio
 from fieldagent.http.guard import METHODS
 from fieldagent.http.message import Admission, Judge, Request, Response
 from fieldagent.http.problem import Problem
-from fieldagent.http.target import split_path
+from fieldagent.http.query import split_path
 from fieldagent.system.data_files import read_data
 from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.named_object import import_own

@@ -25,10 +25,9 @@ import trio
 from trio.lowlevel import checkpoint, wait_readable, wait_writable
 
 from fieldagent.http.address import find_source, is_in
-from fieldagent.http.date import format_date
-from fieldagent.http.limits import Limits
+from fieldagent.http.headers import format_date
+from fieldagent.http.limits import Limits, Visit
 from fieldagent.http.message import Guard, Judge, Request, Response
-from fieldagent.http.pace import Visit
 from fieldagent.http.peer import Peer, Phase
 from fieldagent.http.problem import Problem
 from fieldagent.http.protocol import MissingPart, ServerProtocol

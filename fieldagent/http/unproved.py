@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 import trio
 
 from fieldagent.http.address import find_source
-from fieldagent.http.pace import CpuPace, PacedVisit
+from fieldagent.http.limits import CpuPace, PacedVisit
 from fieldagent.http.problem import Problem
 from fieldagent.system import waits
 

@@ -20,7 +20,7 @@ from websockets.http11 import Response as Answer
 from websockets.protocol import Protocol, State
 from websockets.uri import parse_uri
 
-from fieldagent.http.date import parse_delay
+from fieldagent.http.headers import parse_delay
 
 QUIET_LOG = logging.getLogger(f"{__name__}.protocol")
 """Logger for `websockets`, at WARNING. The library would log headers with tokens at DEBUG, and the

@@ -16,10 +16,9 @@ import trio
 from fieldagent.http.certificate import Certificate
 from fieldagent.http.guard import check_host
 from fieldagent.http.introduction import Introductions
-from fieldagent.http.limits import Limits
+from fieldagent.http.limits import CpuPace, Limits
 from fieldagent.http.listeners import get_port, open_listeners
 from fieldagent.http.message import Judge
-from fieldagent.http.pace import CpuPace
 from fieldagent.http.routes import Route, make_router
 from fieldagent.http.server import serve
 from fieldagent.hub import idle, refusals

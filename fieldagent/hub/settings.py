@@ -23,7 +23,6 @@ from fieldagent.hub.operator.contract import OperatorKind
 from fieldagent.hub.operator.registry import get_operators
 from fieldagent.hub.store.contract import DatabaseOptions
 from fieldagent.system.directories import find_state_directory, find_xdg_directory
-from fieldagent.system.environment_settings import add_environment
 from fieldagent.system.java_properties import NoProperties
 from fieldagent.system.java_properties import read_pairs as pairs_in
 from fieldagent.system.lazy_dataclass import dataclass
@@ -32,6 +31,7 @@ from fieldagent.system.properties import (
     InvalidSettings,
     Key,
     WrongProperty,
+    add_environment,
     make_choice_reader,
     make_integer_reader,
     read,

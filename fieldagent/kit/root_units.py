@@ -16,8 +16,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from fieldagent.system.as_owner import run_as_owner
-from fieldagent.system.folder import rename_file, sync_folder
-from fieldagent.system.private import make_private_folder
+from fieldagent.system.folder import make_private_folder, rename_file, sync_folder
 
 T = TypeVar("T")
 OFFER_FILE_BYTES_MAX = 131_072

@@ -107,7 +107,7 @@ class IncidentUpdate:
     text: str = ""
     proof: bytes = b""
     """Proof that the update was made with the key that this kit and the hub share
-    (`wire.incident_proof`). Empty if there is no such key."""
+    (`wire.proof`). Empty if there is no such key."""
 
 
 @dataclass(frozen=True, slots=True)

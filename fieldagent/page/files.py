@@ -12,7 +12,7 @@ import zlib
 from collections.abc import Collection, Mapping, Sequence
 from functools import cache, partial
 
-from fieldagent.http.languages import choose_language
+from fieldagent.http.headers import choose_language
 from fieldagent.http.message import Request, Response
 from fieldagent.http.problem import Problem
 from fieldagent.http.routes import Route

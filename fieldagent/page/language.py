@@ -1,5 +1,5 @@
 """Languages of pages and messages, and their catalogues. The user's browser selects the language
-(`http.languages`).
+(`http.headers`).
 
 A catalogue is a JSON file `de.json` of a package, read when its language is first used. The English
 text is the key of each text.

@@ -11,7 +11,7 @@ import trio
 
 from fieldagent import __version__
 from fieldagent.http.client import KeptConnections, Opener, Reply, RequestFailed, request
-from fieldagent.http.date import parse_delay
+from fieldagent.http.headers import parse_delay
 from fieldagent.webhook.delivery import Delivery, HandoverOutcome, HandoverResult
 from fieldagent.webhook.signature import make_headers
 

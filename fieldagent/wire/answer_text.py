@@ -1,4 +1,4 @@
-"""Compact form of the text with which a kit answers a command.
+"""Compact form of the text with which a kit answers a command, and the text of any answer.
 
 | bytes | |
 |---|---|
@@ -11,8 +11,12 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Sequence
 
+from fieldagent.package.package import CommandAnswer, CommandOutcome
+from fieldagent.wire import kit_status
+from fieldagent.wire.command import VERB_BY_NAME
 from fieldagent.wire.errors import RemoteProtocolError
 
+STATUS = VERB_BY_NAME["status"].number
 PLAIN, DEFLATED = b"\0", b"\1"
 PART_MIN = 8
 """Minimum characters of a truncated line. A shorter part of a line is left out."""
@@ -74,3 +78,15 @@ def unpack(body: bytes) -> str:
     if not reader.eof:
         raise RemoteProtocolError("the text of an answer is cut short, or too long")
     return plain.decode("utf-8", "replace")
+
+
+def format_answer(verb: int, answer: CommandAnswer) -> str:
+    """Return the answer to a command as lines of text for people. If the answer cannot be read, the
+    text says so.
+    """
+    try:
+        if verb == STATUS and answer.outcome is CommandOutcome.DONE:
+            return "\n".join(kit_status.format_lines(kit_status.decode(answer.body)))
+        return unpack(answer.body)
+    except RemoteProtocolError as error:
+        return f"{len(answer.body)} bytes that cannot be read: {error}"

@@ -45,7 +45,7 @@ class RemoteCommand:
     verb: int
     arguments: tuple[Argument, ...] = ()
     proof: bytes = b""
-    """Proof that the command comes from the hub (see `wire.command_proof`)."""
+    """Proof that the command comes from the hub (see `wire.proof`)."""
 
 
 class Verb(NamedTuple):

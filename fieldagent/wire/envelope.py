@@ -39,24 +39,22 @@ from fieldagent.wire.command import (
 )
 from fieldagent.wire.envelope_form import EnvelopeParts, decode_form, encode_array, encode_short
 from fieldagent.wire.errors import LocalProtocolError, RemoteProtocolError
-from fieldagent.wire.incident_update import (
+from fieldagent.wire.items import (
     decode_incident_update,
-    decode_text,
-    encode_incident_update,
-    encode_text,
-)
-from fieldagent.wire.kit_status import decode_version, encode_version
-from fieldagent.wire.member import expect, is_in_range, is_int, read_bytes, read_text
-from fieldagent.wire.places import (
     decode_location,
     decode_position,
+    decode_text,
     decode_waypoint,
+    encode_incident_update,
     encode_location,
     encode_position,
+    encode_text,
     is_position,
     make_location,
     make_track_fix,
 )
+from fieldagent.wire.kit_status import decode_version, encode_version
+from fieldagent.wire.member import expect, is_in_range, is_int, read_bytes, read_text
 from fieldagent.wire.tag import find_key
 from fieldagent.wire.text_code import pack, unpack
 from fieldagent.wire.track import COUNT_MAX, decode_track, encode_track

@@ -27,7 +27,7 @@ BODY_MAX_BYTES = 1200
 
 def wrap(entries: Sequence[Entry], secret: bytes, direction: str, *, origin: int = 0) -> bytes:
     """Return the body of a parcel. `secret` is the same as for
-    `incident_proof.derive_proof_key`."""
+    `proof.derive_proof_key`."""
     return encode(entries, origin=origin, key=derive_key(secret, direction))
 
 

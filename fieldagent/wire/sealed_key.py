@@ -16,7 +16,7 @@ KEY_BYTES = 32
 
 def seal_key(key: bytes, secret: bytes) -> bytes:
     """Encrypt the 32-byte `key`. The result has 41 bytes. `secret` is the same as for
-    `incident_proof.derive_proof_key`.
+    `proof.derive_proof_key`.
     """
     return seal(key, _derive_sealing_key(secret))
 

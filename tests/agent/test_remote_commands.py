@@ -39,13 +39,13 @@ from fieldagent.package.package import (
 from fieldagent.package.writing import get_kind
 from fieldagent.system.elapsed_time import Reading
 from fieldagent.wire import answer_text
+from fieldagent.wire.answer_text import format_answer
 from fieldagent.wire.command import VERB_BY_NAME, VERBS, RemoteCommand, Verb, parse_command
-from fieldagent.wire.command_proof import derive_command_key, format_answer, prove
 from fieldagent.wire.envelope import Entry, encode
-from fieldagent.wire.incident_proof import digest_token
 from fieldagent.wire.kit_note import ZIPAPP, ProgramOffer
 from fieldagent.wire.kit_note import decode as decode_note
 from fieldagent.wire.minisign_text import SignatureParts
+from fieldagent.wire.proof import derive_command_key, digest_token, prove_command
 from fieldagent.wire.signed_delta import SignedDelta, compute_payload_digest
 from tests.processes import PATIENCE
 from tests.signer import Signer
@@ -79,7 +79,9 @@ class Kit:
     async def hears(
         self, number: int, words: str, *, key: bytes = KEY, channel: str = "Cellular"
     ) -> None:
-        await self.hears_of(number, prove(number, parse_command(words.split()), key), channel)
+        await self.hears_of(
+            number, prove_command(number, parse_command(words.split()), key), channel
+        )
 
     async def hears_of(self, number: int, command: RemoteCommand, channel: str) -> None:
         """Receive a command as over a channel."""
@@ -181,7 +183,7 @@ async def test_command_with_wrong_key_becomes_dead_letter_without_answer(tmp_pat
 @pytest.mark.parametrize("verb", VERBS, ids=lambda verb: verb.name)
 async def test_command_that_is_not_allowed_is_refused_by_name(tmp_path: Path, verb: Verb) -> None:
     async with at_work(tmp_path, "none") as kit:
-        await kit.hears_of(NOW, prove(NOW, written(verb), KEY), "Cellular")
+        await kit.hears_of(NOW, prove_command(NOW, written(verb), KEY), "Cellular")
         (answer,) = await kit.answered(1)
         assert answer.outcome is CommandOutcome.REFUSED
         assert told(answer) == f"{verb.name} is not in remote-commands of this kit"
@@ -198,7 +200,7 @@ async def test_default_settings_allow_only_reading_commands_and_radio_key(
 
 async def test_unknown_command_of_later_hub_is_refused_by_number(tmp_path: Path) -> None:
     async with at_work(tmp_path) as kit:
-        later = prove(NOW, replace(parse_command(["status"]), verb=99), KEY)
+        later = prove_command(NOW, replace(parse_command(["status"]), verb=99), KEY)
         await kit.hears_of(NOW, later, "Cellular")
         (answer,) = await kit.answered(1)
         assert told(answer) == "this version knows no command 99"
@@ -260,7 +262,7 @@ async def cut_after(folder: Path, commits: int, verb: Verb, done: Done) -> bool:
                 nursery.cancel_scope.cancel()
 
             async def work() -> None:
-                await kit.hears_of(NOW, prove(NOW, written(verb), KEY), "Cellular")
+                await kit.hears_of(NOW, prove_command(NOW, written(verb), KEY), "Cellular")
                 if waits:
                     await called(done)
                 else:
@@ -287,7 +289,7 @@ async def test_power_cut_after_any_commit_loses_and_repeats_no_command(
         goes_on = await cut_after(folder, commits, verb, done)
         async with at_work(folder, ALL, "the next") as kit:
             # An unconfirmed command arrives again over the link or the modem.
-            await kit.hears_of(NOW, prove(NOW, written(verb), KEY), "Cellular")
+            await kit.hears_of(NOW, prove_command(NOW, written(verb), KEY), "Cellular")
             if commands.list_unanswered(kit.journal)[:1] and verb.name in ("restart", "reboot"):
                 # The command starts only now, and the agent answers after the next start.
                 await _begun(kit)
@@ -382,7 +384,7 @@ PAYLOAD = SignedDelta(
 
 def update_to(payload: bytes, number: int = NOW) -> RemoteCommand:
     digest = (compute_payload_digest(payload),)
-    return prove(number, RemoteCommand(VERB_BY_NAME["update"].number, digest), KEY)
+    return prove_command(number, RemoteCommand(VERB_BY_NAME["update"].number, digest), KEY)
 
 
 async def deliver_from_hub(kit: Kit, payload: bytes, sequence: int = 5) -> None:

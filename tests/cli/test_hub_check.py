@@ -22,7 +22,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from fieldagent.hub.store.schema import VERSION
-from fieldagent.store.version_mark import write_version_header
+from fieldagent.store.sqlite import write_version_header
 from fieldagent.system.exit_codes import MISSING, OK, SETTINGS
 from tests.processes import MODULE, PATIENCE, administer, free_port, hub
 

@@ -22,11 +22,11 @@ import h11
 from fieldagent.agent import settings as agent_settings
 from fieldagent.agent.channels.recognition import UnrecognisedDevice
 from fieldagent.extensions import NAMES
-from fieldagent.http import target
 from fieldagent.http.limits import Limits
 from fieldagent.http.message import Request, Response
 from fieldagent.http.problem import Problem
 from fieldagent.http.protocol import MissingPart
+from fieldagent.http.query import convert_to_origin_form, query_pairs, split_path
 from fieldagent.kit.devices import get_all_kinds
 from fieldagent.package.reading import InvalidPackage, parse_package
 from fieldagent.package.strict_json import NotJson
@@ -395,9 +395,9 @@ def _requests(pieces: Iterable[bytes]) -> list[Request | None]:
 def read_target(data: bytes) -> None:
     text = data.decode("ascii", "ignore")
     with suppress(Problem):
-        target.split_path(target.convert_to_origin_form(text, "localhost", False))
+        split_path(convert_to_origin_form(text, "localhost", False))
     with suppress(Problem):
-        target.query_pairs(text)
+        query_pairs(text)
 
 
 def recognise_device(data: bytes) -> None:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from fieldagent.http.date import format_date, parse_date, parse_delay
+from fieldagent.http.headers import format_date, parse_date, parse_delay
 
 
 @pytest.mark.parametrize("second", [0, 784_111_777, 1_790_000_000, 4_102_444_799])

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fieldagent.http.languages import choose_language
+from fieldagent.http.headers import choose_language
 
 OURS = ("en", "de", "uk")
 CASES = {

@@ -9,9 +9,8 @@ import pytest
 import trio
 import trio.testing
 
-from fieldagent.http import pace
-from fieldagent.http.message import Request
-from fieldagent.http.pace import (
+from fieldagent.http import limits
+from fieldagent.http.limits import (
     ANONYMOUS_SHARE,
     ANONYMOUS_TOTAL_SHARE,
     KNOWN_CALLER,
@@ -19,6 +18,7 @@ from fieldagent.http.pace import (
     CallerAccount,
     CpuPace,
 )
+from fieldagent.http.message import Request
 from fieldagent.http.problem import Problem
 
 
@@ -41,7 +41,9 @@ async def test_burst_is_free_and_further_work_waits_for_its_core_share(
     assert account.compute_wait() == pytest.approx(0.03 / ANONYMOUS_SHARE.core)
     begun = trio.current_time()
     await account.wait_for_turn()
-    assert 0.0 <= trio.current_time() - begun - 0.03 / ANONYMOUS_SHARE.core <= pace.RECHECK_AFTER_S
+    assert (
+        0.0 <= trio.current_time() - begun - 0.03 / ANONYMOUS_SHARE.core <= limits.RECHECK_AFTER_S
+    )
     await trio.sleep(3600)
     account.spend(ANONYMOUS_SHARE.burst - 0.001)
     assert account.can_continue()
@@ -118,8 +120,8 @@ async def test_caller_account_is_chosen_by_address_and_credentials(
 async def test_number_of_remembered_callers_is_limited(
     monkeypatch: pytest.MonkeyPatch, clock: trio.testing.MockClock
 ) -> None:
-    monkeypatch.setattr(pace, "ACCOUNTS", 10)
-    monkeypatch.setattr(pace, "KNOWN_CREDENTIALS_MAX", 10)
+    monkeypatch.setattr(limits, "ACCOUNTS", 10)
+    monkeypatch.setattr(limits, "KNOWN_CREDENTIALS_MAX", 10)
     asked = make_pace()
     busy = asked.get_account(ANONYMOUS_TOTAL_SHARE, "busy")
     busy.spend(1.0)

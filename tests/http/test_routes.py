@@ -10,8 +10,8 @@ import pytest
 from fieldagent.http.listeners import ListenFailed, get_port, open_listeners
 from fieldagent.http.message import Request, Response, make_json_response
 from fieldagent.http.problem import Problem
+from fieldagent.http.query import query_pairs
 from fieldagent.http.routes import Route, make_router
-from fieldagent.http.target import query_pairs
 
 
 async def _package(request: Request, id: str) -> Response:  # noqa: A002 - named by the pattern

@@ -13,8 +13,12 @@ import trio
 import trio.testing
 
 import fieldagent
-from fieldagent.http.limits import Limits
-from fieldagent.http.pace import ANONYMOUS_TOTAL_SHARE, KNOWN_CALLER, WAITING_CONNECTIONS_MAX
+from fieldagent.http.limits import (
+    ANONYMOUS_TOTAL_SHARE,
+    KNOWN_CALLER,
+    WAITING_CONNECTIONS_MAX,
+    Limits,
+)
 from fieldagent.http.problem import Problem
 from fieldagent.http.unproved import UnauthenticatedLimit
 from tests.http.serving import HOST, serving

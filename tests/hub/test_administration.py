@@ -19,8 +19,8 @@ import trio
 
 from fieldagent.http.message import Request, Response
 from fieldagent.http.problem import Problem
+from fieldagent.http.query import query_pairs
 from fieldagent.http.routes import Route, make_router
-from fieldagent.http.target import query_pairs
 from fieldagent.hub.access import credentials, device_keys, directory, imei_claims, imeis
 from fieldagent.hub.access.authentication import Authentication
 from fieldagent.hub.access.caller import Caller

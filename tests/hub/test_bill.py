@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 import trio
 
+from fieldagent.http.limits import CallerAccount, CpuPace
 from fieldagent.http.message import Request
-from fieldagent.http.pace import CallerAccount, CpuPace
 from fieldagent.http.problem import Problem
 from fieldagent.http.routes import make_router
 from fieldagent.hub.access import credentials, directory, sessions

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import pytest
 
-from fieldagent.http.pace import KNOWN_CALLER
+from fieldagent.http.limits import KNOWN_CALLER
 from fieldagent.http.routes import Route
 from fieldagent.hub.hub import Hub as HubProgram
 from fieldagent.hub.operator import rockblock

@@ -17,7 +17,7 @@ from fieldagent.hub.store import schema
 from fieldagent.hub.store.opening import open_store
 from fieldagent.hub.store.schema import VERSION
 from fieldagent.store.group import StoreFailed
-from fieldagent.store.version_mark import compute_application_id
+from fieldagent.store.sqlite import compute_application_id
 from tests.processes import administer, hub
 
 VERSION_AT, MARK_AT = 60, 68

@@ -24,9 +24,9 @@ from fieldagent.hub.store.opening import open_store
 from fieldagent.package.package import CommandAnswer, CommandOutcome
 from fieldagent.wire import answer_text
 from fieldagent.wire.command import VERB_BY_NAME, VERBS, RemoteCommand, Verb
-from fieldagent.wire.command_proof import derive_command_key, prove
 from fieldagent.wire.envelope import Entry, decode, derive_key, encode
 from fieldagent.wire.outcome import Outcome
+from fieldagent.wire.proof import derive_command_key, prove_command
 from tests.hub.field import GRACE, MASTER, START, Field, collect, field_of
 from tests.postgres import new_database
 from tests.processes import PATIENCE, until
@@ -41,7 +41,7 @@ STATUS = RemoteCommand(1)
 async def give(alps: Field, bearer: str = "", command: RemoteCommand = STATUS) -> int:
     def enter(db: Db) -> int:
         number = commands.compute_next_number(db, KIT, alps.now)
-        order = CommandToSend(1, KIT, number, prove(number, command, KEY), bearer, "1")
+        order = CommandToSend(1, KIT, number, prove_command(number, command, KEY), bearer, "1")
         commands.store_command(db, order, alps.now, GRACE)
         return number
 
@@ -74,7 +74,7 @@ async def send_over_satellite(alps: Field) -> list[int]:
 @pytest.mark.parametrize("verb", VERBS, ids=lambda verb: verb.name)
 async def test_estimated_command_size_equals_the_sent_bytes(store: Store, verb: Verb) -> None:
     async with field_of(store) as alps:
-        command = prove(0, written(verb), b"")
+        command = prove_command(0, written(verb), b"")
         price = await store.read(lambda db: compute_cost(db, KIT, int(START), command, START))
         assert price.is_reachable and not price.linked and price.fits
         await give(alps, "satellite", written(verb))

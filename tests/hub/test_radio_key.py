@@ -18,9 +18,9 @@ from fieldagent.hub.store.contract import Store
 from fieldagent.package.package import CommandAnswer, CommandOutcome, Parcel
 from fieldagent.wire import answer_text
 from fieldagent.wire.command import RemoteCommand
-from fieldagent.wire.command_proof import derive_command_key, is_proved
 from fieldagent.wire.envelope import Entry, decode, derive_key
 from fieldagent.wire.parcel import DOWN, UP, unwrap, wrap
+from fieldagent.wire.proof import derive_command_key, is_command_proved
 from fieldagent.wire.sealed_key import open_key
 from tests.hub.field import MASTER, Field, collect, field_of
 
@@ -49,7 +49,7 @@ async def fetch_commands(alps: Field, device: int) -> list[tuple[int, int, bytes
         for entry in envelope.entries:
             command = entry.content
             if isinstance(command, RemoteCommand):
-                assert is_proved(entry.sequence, command, map(derive_command_key, secrets))
+                assert is_command_proved(entry.sequence, command, map(derive_command_key, secrets))
                 step, sealed = command.arguments
                 assert isinstance(step, int) and isinstance(sealed, bytes)
                 requests.append((entry.sequence, step, open_key(sealed, secrets)))

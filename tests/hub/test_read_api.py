@@ -15,8 +15,8 @@ import pytest
 
 from fieldagent.http.message import Request, Response
 from fieldagent.http.problem import Problem
+from fieldagent.http.query import query_pairs
 from fieldagent.http.routes import make_router
-from fieldagent.http.target import query_pairs
 from fieldagent.hub.access import credentials, directory
 from fieldagent.hub.access.authentication import Authentication
 from fieldagent.hub.access.caller import Caller

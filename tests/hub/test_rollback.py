@@ -17,7 +17,7 @@ import pytest
 
 from fieldagent.agent.journal.high_water import HighWaterFile
 from fieldagent.hub.store.opening import is_postgres
-from fieldagent.store.version_mark import compute_application_id
+from fieldagent.store.sqlite import compute_application_id
 from tests.processes import MODULE, PATIENCE, administer, agent, hub
 
 DOCS = Path(__file__).parents[2] / "docs/how-to"

@@ -14,7 +14,7 @@ from fieldagent.hub.store.contract import Db, Store
 from fieldagent.package.package import IncidentState, IncidentUpdate, Message
 from fieldagent.wire import sms_alphabet, sms_frame
 from fieldagent.wire.envelope import Entry, decode, encode
-from fieldagent.wire.incident_proof import digest_token
+from fieldagent.wire.proof import digest_token
 from fieldagent.wire.sms_frame import SmsFrame
 from tests.hub.field import START, Field, field_of
 

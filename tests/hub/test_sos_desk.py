@@ -16,8 +16,8 @@ import pytest
 
 from fieldagent.http.message import Request, Response
 from fieldagent.http.problem import Problem
+from fieldagent.http.query import query_pairs
 from fieldagent.http.routes import Route, make_router
-from fieldagent.http.target import query_pairs
 from fieldagent.hub.access import credentials, directory
 from fieldagent.hub.access.authentication import Authentication
 from fieldagent.hub.api.sos_api import SosApi
@@ -36,7 +36,7 @@ from fieldagent.package.package import (
 )
 from fieldagent.webhook.delivery import HandoverOutcome, HandoverResult
 from fieldagent.wire.envelope import Entry, Receipt, compute_item_digest, decode, derive_key
-from fieldagent.wire.incident_proof import derive_proof_key, is_proved, prove
+from fieldagent.wire.proof import derive_proof_key, is_update_proved, prove_update
 from fieldagent.wire.sbd import MT_BYTES
 from tests.hub.claiming import claim, settle
 from tests.hub.field import MASTER, START, Field, collect, field_of
@@ -119,7 +119,7 @@ async def fetch_news(alps: Field, device: int, about: int = 0) -> list[tuple[str
         for entry in envelope.entries:
             if isinstance(entry.content, IncidentUpdate):
                 keys = [derive_proof_key(MASTER), token_key]
-                assert entry.content.incident == 7 and is_proved(entry.content, keys)
+                assert entry.content.incident == 7 and is_update_proved(entry.content, keys)
                 assert entry.content.station == about
                 words.append((entry.content.state.value, entry.content.by, entry.content.text))
     return words
@@ -310,7 +310,9 @@ async def test_relayed_call_off_counts_only_with_valid_proof(store: Store, prove
         await store.commit(lambda db: db.execute("UPDATE device SET relay = 0"))
         await hub.alps.sends(3, HELP, bearer=Bearer.SATELLITE, key=derive_key(MASTER, "MO"))
         off = IncidentUpdate(7, IncidentState.CALLED_OFF)
-        word = prove(off, derive_proof_key(MASTER)) if proved else prove(off, bytes(32))
+        word = (
+            prove_update(off, derive_proof_key(MASTER)) if proved else prove_update(off, bytes(32))
+        )
         await hub.alps.sends(2, Entry(9, word, int(START)), origin=3)
         incident = await hub.told("GET", "/api/sos/1")
         assert (incident["calledOff"] is not None) == proved

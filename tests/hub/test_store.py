@@ -20,7 +20,7 @@ from fieldagent.hub.store.opening import open_store
 from fieldagent.hub.store.schema import VERSION
 from fieldagent.hub.store.shared_reads import SharedReads
 from fieldagent.store.group import StoreFailed, StoreUnavailable
-from fieldagent.store.version_mark import compute_application_id
+from fieldagent.store.sqlite import compute_application_id
 from tests.postgres import new_database
 from tests.processes import PATIENCE
 from tests.running import running

@@ -22,8 +22,8 @@ from fieldagent.hub.store.contract import Db
 from fieldagent.hub.store.opening import open_store
 from fieldagent.package.package import IncidentState, IncidentUpdate
 from fieldagent.wire.envelope import Entry, derive_key, encode
-from fieldagent.wire.incident_proof import derive_proof_key, prove
 from fieldagent.wire.outcome import Outcome
+from fieldagent.wire.proof import derive_proof_key, prove_update
 from tests.hub.field import MASTER, START, Field, Sky, field_of
 from tests.kit import Kit, kit
 from tests.models.restored_hub import walk_through_restores
@@ -118,7 +118,7 @@ class Walk:
     async def note_word(self, step: Step) -> None:
         """Send this news as an anonymous station by radio: unproved, then with a false proof."""
         word = IncidentUpdate(self._number, IncidentState(step.how), CLEO, "Olga")
-        for said in (word, prove(word, derive_proof_key(bytes(32)))):
+        for said in (word, prove_update(word, derive_proof_key(bytes(32)))):
             await self._kit.hear(encode([Entry(5, said, int(START))]), tagged=False)
 
     # Acts of the hub.

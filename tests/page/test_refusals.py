@@ -82,7 +82,7 @@ FOR_PROGRAMS = re.compile(
     re.VERBOSE,
 )
 """Texts for programs with wrong calls, which no page makes."""
-BOTH = ("http/problem.py", "http/pace.py", "http/idempotency.py", "package", "store", "webhook")
+BOTH = ("http/problem.py", "http/limits.py", "http/headers.py", "package", "store", "webhook")
 CATALOGUE = {
     "page/refusals": BOTH,
     "hub/refusals": ("hub", "wire/command.py"),

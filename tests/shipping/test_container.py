@@ -20,7 +20,7 @@ import pytest
 import yaml
 
 from fieldagent.hub.settings import ENVIRONMENT, load_settings
-from fieldagent.system.environment_settings import get_variables
+from fieldagent.system.properties import get_variables
 from tests import offline
 from tests.debian_thirteen import DebianThirteen
 from tests.hub.conftest import postgres

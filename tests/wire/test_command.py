@@ -24,11 +24,11 @@ from fieldagent.wire.command import (
     get_verb,
     parse_command,
 )
-from fieldagent.wire.command_proof import derive_command_key, is_proved, prove
 from fieldagent.wire.credit import CREDIT_BYTES
 from fieldagent.wire.envelope import EPOCH, Entry, decode, derive_key, encode
 from fieldagent.wire.errors import RemoteProtocolError
 from fieldagent.wire.kit_status import KitStatus
+from fieldagent.wire.proof import derive_command_key, is_command_proved, prove_command
 from fieldagent.wire.sbd import MT_BYTES
 from fieldagent.wire.sealed_key import seal_key
 
@@ -69,7 +69,7 @@ def written(verb: Verb) -> RemoteCommand:
 
 @pytest.mark.parametrize("verb", VERBS, ids=lambda verb: verb.name)
 def test_command_survives_encoding_in_one_message(verb: Verb) -> None:
-    command = prove(NUMBER, written(verb), KEY)
+    command = prove_command(NUMBER, written(verb), KEY)
     body = encode([Entry(NUMBER, command)], key=TAGGED)
     (entry,) = decode(body, keys=[TAGGED]).entries
     assert entry == Entry(NUMBER, command, EPOCH)
@@ -79,18 +79,18 @@ def test_command_survives_encoding_in_one_message(verb: Verb) -> None:
     # The operator's signature alone has more than two credits, but fits in one modem's message.
     most = {"set": MT_BYTES, "radio-key": 2 * CREDIT_BYTES}
     assert len(body) <= most.get(verb.name, CREDIT_BYTES)
-    assert is_proved(NUMBER, command, [OTHER, KEY])
+    assert is_command_proved(NUMBER, command, [OTHER, KEY])
 
 
 @pytest.mark.parametrize("verb", VERBS, ids=lambda verb: verb.name)
 def test_proof_covers_key_number_verb_and_arguments(verb: Verb) -> None:
-    command = prove(NUMBER, written(verb), KEY)
-    assert not is_proved(NUMBER, command, [OTHER])
-    assert not is_proved(NUMBER + 1, command, [KEY])
-    assert not is_proved(
+    command = prove_command(NUMBER, written(verb), KEY)
+    assert not is_command_proved(NUMBER, command, [OTHER])
+    assert not is_command_proved(NUMBER + 1, command, [KEY])
+    assert not is_command_proved(
         NUMBER, RemoteCommand(verb.number + 1, command.arguments, command.proof), [KEY]
     )
-    assert not is_proved(
+    assert not is_command_proved(
         NUMBER, RemoteCommand(verb.number, (*command.arguments, 1), command.proof), [KEY]
     )
     for other in (
@@ -98,7 +98,7 @@ def test_proof_covers_key_number_verb_and_arguments(verb: Verb) -> None:
         replace(command, arguments=(*command.arguments, 1)),
         replace(command, proof=b""),
     ):
-        assert not is_proved(NUMBER, other, [KEY])
+        assert not is_command_proved(NUMBER, other, [KEY])
 
 
 def test_verbs_have_unique_numbers_and_names() -> None:

@@ -36,8 +36,6 @@ from fieldagent.package.package import (
 from fieldagent.package.payload import Identity
 from fieldagent.wire import envelope
 from fieldagent.wire.command import RemoteCommand
-from fieldagent.wire.command_proof import derive_command_key
-from fieldagent.wire.command_proof import prove as prove_command
 from fieldagent.wire.envelope import (
     EPOCH,
     Ack,
@@ -63,9 +61,10 @@ from fieldagent.wire.envelope import (
 )
 from fieldagent.wire.errors import LocalProtocolError, RemoteProtocolError
 from fieldagent.wire.fragments import find_missing_fragments, join, split
-from fieldagent.wire.incident_proof import derive_proof_key, prove
+from fieldagent.wire.items import encode_location
 from fieldagent.wire.parcel import DOWN, UP, wrap
-from fieldagent.wire.places import encode_location
+from fieldagent.wire.proof import derive_command_key, derive_proof_key, prove_update
+from fieldagent.wire.proof import prove_command as prove_command
 
 TIME = 1_790_000_000
 MOMENT, MINUTE = datetime.fromtimestamp(TIME, UTC), timedelta(minutes=1)
@@ -149,7 +148,7 @@ CONTENTS: dict[str, tuple[list[Entry], int, bytes | None]] = {
     ),
     "the incident 8 is open": ([Entry(0, IncidentUpdate(8, IncidentState.OPEN), TIME)], 0, None),
     "the incident 8 is called off, number 13": (
-        [Entry(13, prove(IncidentUpdate(8, IncidentState.CALLED_OFF), PROOF_KEY), TIME)],
+        [Entry(13, prove_update(IncidentUpdate(8, IncidentState.CALLED_OFF), PROOF_KEY), TIME)],
         0,
         None,
     ),
@@ -157,7 +156,9 @@ CONTENTS: dict[str, tuple[list[Entry], int, bytes | None]] = {
         [
             Entry(
                 0,
-                prove(IncidentUpdate(8, IncidentState.SEEN, by="Olga", text="heli"), PROOF_KEY),
+                prove_update(
+                    IncidentUpdate(8, IncidentState.SEEN, by="Olga", text="heli"), PROOF_KEY
+                ),
                 TIME,
             )
         ],
@@ -174,7 +175,7 @@ CONTENTS: dict[str, tuple[list[Entry], int, bytes | None]] = {
         [
             Entry(
                 0,
-                prove(
+                prove_update(
                     IncidentUpdate(8, IncidentState.SEEN, by="Olga", text="help is on its way"),
                     PROOF_KEY,
                 ),

@@ -11,7 +11,7 @@ from hypothesis import strategies as some
 
 from fieldagent.wire import sms_alphabet, sms_frame
 from fieldagent.wire.errors import LocalProtocolError, RemoteProtocolError
-from fieldagent.wire.incident_proof import digest_token
+from fieldagent.wire.proof import digest_token
 from fieldagent.wire.sms_frame import (
     ENVELOPE_BYTES,
     PARTS_DOWN,

@@ -18,7 +18,6 @@ from hypothesis import strategies as st
 
 from fieldagent.package.package import Message, Waypoint
 from fieldagent.wire import text_code
-from fieldagent.wire.arithmetic_code import Decoder, Encoder
 from fieldagent.wire.credit import compute_credits
 from fieldagent.wire.envelope import PACKED_BYTES, Entry, compute_item_digest, decode, encode
 from fieldagent.wire.errors import RemoteProtocolError
@@ -26,15 +25,20 @@ from fieldagent.wire.text_code import (
     BLOCK,
     BYTE,
     CHARACTERS_PER_BYTE_MAX,
+    CONTEXT_SYMBOLS_MAX,
     FAR,
+    LETTER_CAPITALS,
     PLANES,
+    SCRIPTS,
     TABLE,
     TEXT_MAX,
     CodedText,
+    Decoder,
+    Encoder,
+    get_table,
     pack,
     unpack,
 )
-from fieldagent.wire.text_models import CONTEXT_SYMBOLS_MAX, LETTER_CAPITALS, SCRIPTS, get_table
 from tests.bench.field_texts import BY_TRADE, FIELD_TEXTS, TRADES, packed_share
 from tests.wire.field_messages import FIELD_MESSAGES
 

@@ -14,8 +14,8 @@ from fieldagent.http.query import refuse_others
 from fieldagent.package.reading import Fault, Field, InvalidPackage, read_members, read_text
 from fieldagent.package.strict_json import load_document
 from fieldagent.system.sentence import sentence
+from fieldagent.wire.answer_text import format_answer
 from fieldagent.wire.command import format_command
-from fieldagent.wire.command_proof import format_answer
 
 
 async def answer_people(parts: Parts, request: Request) -> Response:

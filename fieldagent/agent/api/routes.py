@@ -45,7 +45,7 @@ from fieldagent.agent.outbound.waiting import NO_CHANNEL, WaitReasons
 from fieldagent.agent.refusals import convert_refusals, describe_unread_member
 from fieldagent.http import openmetrics, server_sent
 from fieldagent.http.guard import get_required_body
-from fieldagent.http.idempotency import read_idempotency_key
+from fieldagent.http.headers import read_idempotency_key
 from fieldagent.http.message import Request, Response, make_json_response
 from fieldagent.http.problem import Problem
 from fieldagent.http.query import make_page, read_integer, read_one_of, refuse_others

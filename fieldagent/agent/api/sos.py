@@ -25,7 +25,7 @@ from fieldagent.agent.outbound.intake import KeyReused
 from fieldagent.agent.outbound.package_state import PackageState
 from fieldagent.agent.refusals import describe_unread_member
 from fieldagent.http.guard import get_required_body
-from fieldagent.http.idempotency import read_idempotency_key
+from fieldagent.http.headers import read_idempotency_key
 from fieldagent.http.message import Request, Response, make_json_response
 from fieldagent.http.problem import Problem
 from fieldagent.http.query import read_integer, refuse_others

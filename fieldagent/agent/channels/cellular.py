@@ -30,7 +30,7 @@ from fieldagent.agent.channels.contract import (
 from fieldagent.agent.channels.flight_recorder import FlightRecorder
 from fieldagent.agent.channels.hub_connection import REVOKED_WORDS, HubAddress, open_web_socket
 from fieldagent.agent.channels.kit_notes import KitNotes
-from fieldagent.http.date import parse_date
+from fieldagent.http.headers import parse_date
 from fieldagent.http.link_session import LinkEnd, LinkSession, LinkSocket
 from fieldagent.http.web_socket import WebSocketClosed
 from fieldagent.system import waits

@@ -12,10 +12,10 @@ from typing import Any
 import trio
 
 from fieldagent.http.address import find_source
-from fieldagent.http.cookie import read_cookie, set_cookie
 from fieldagent.http.guard import get_required_body
+from fieldagent.http.headers import read_cookie, set_cookie
+from fieldagent.http.limits import check_in_thread
 from fieldagent.http.message import Admission, Judge, Request, Response
-from fieldagent.http.pace import check_in_thread
 from fieldagent.http.problem import Problem
 from fieldagent.http.routes import Route, make_redirect, make_router
 from fieldagent.package.strict_json import NotJson, load_document

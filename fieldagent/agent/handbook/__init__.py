@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from fieldagent.http.languages import choose_language
+from fieldagent.http.headers import choose_language
 from fieldagent.http.message import Request, Response
 from fieldagent.http.routes import Route
 from fieldagent.page import files

@@ -13,7 +13,7 @@ from fieldagent.package.package import Channel, CommandAnswer, CommandOutcome
 from fieldagent.system.elapsed_time import ElapsedTime
 from fieldagent.wire import answer_text
 from fieldagent.wire.command import NotACommand, RemoteCommand, get_verb
-from fieldagent.wire.command_proof import is_proved
+from fieldagent.wire.proof import is_command_proved
 
 AGE_MAX_S = 5 * 86_400
 """Age in seconds from which a command is too old to be carried out. The satellite operator keeps
@@ -62,7 +62,7 @@ class CommandGate:
         """Store a command that is authenticated and new. If the command is too old or not allowed,
         also store the answer that refuses it.
         """
-        if not is_proved(command_number, command, self._keys):
+        if not is_command_proved(command_number, command, self._keys):
             # Send no answer to an unauthenticated command, because otherwise anyone could make the
             # kit pay for answers.
             result.troubles.append(NOT_PROVED)

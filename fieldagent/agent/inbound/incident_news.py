@@ -21,7 +21,7 @@ from fieldagent.package.package import IncidentState, IncidentUpdate, Message, P
 from fieldagent.system.elapsed_time import ElapsedTime
 from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.wire.envelope import Entry, Source
-from fieldagent.wire.incident_proof import is_proved
+from fieldagent.wire.proof import is_update_proved
 
 
 class ForwardedUpdate(NamedTuple):
@@ -109,7 +109,7 @@ class IncidentNews:
         by_hub = origin >= 0 and result.is_authenticated and not doubtful
         # Only the hub can verify that another kit's update is about that kit's own incident.
         counts_as_proved = by_hub and (from_hub or station != OWN_STATION)
-        if station == OWN_STATION and is_proved(update, self._keys):
+        if station == OWN_STATION and is_update_proved(update, self._keys):
             counts_as_proved = True
         counts = counts_as_proved or (
             not self._has_hub and self._is_update_allowed(update, station, speaker)

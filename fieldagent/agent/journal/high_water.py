@@ -21,8 +21,8 @@ from contextlib import suppress
 from pathlib import Path
 from zlib import crc32
 
+from fieldagent.system.folder import make_private_file
 from fieldagent.system.lazy_named_tuple import NamedTuple
-from fieldagent.system.private import make_private_file
 
 CHOSEN_IDS = 2**30
 """First id that only callers may choose. Our own ids stay lower, because they could exceed 32 bits

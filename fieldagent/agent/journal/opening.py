@@ -24,9 +24,8 @@ from fieldagent.agent.journal.high_water import HighWater, HighWaterFile
 from fieldagent.agent.journal.schema import JOURNAL, RANDOM_NUMBER_SQL, UNSOUND_ROWS_SQL
 from fieldagent.store.sqlite import connect, open_reader
 from fieldagent.store.trouble import is_damage, make_unusable
-from fieldagent.system.folder import sync_folder
+from fieldagent.system.folder import make_private_file, make_private_folder, sync_folder
 from fieldagent.system.lazy_named_tuple import NamedTuple
-from fieldagent.system.private import make_private_file, make_private_folder
 
 log = logging.getLogger(__name__)
 

@@ -31,7 +31,7 @@ from fieldagent.package.package import (
     Status,
 )
 from fieldagent.system import waits
-from fieldagent.wire.incident_proof import prove
+from fieldagent.wire.proof import prove_update
 
 END_WAIT_MAX_S = 120.0
 """Longest time in seconds to wait for the end of a transmission in progress."""
@@ -206,7 +206,7 @@ async def call_off(
     """
     update = IncidentUpdate(incident_number, IncidentState.CALLED_OFF)
     package = Package(
-        prove(update, proof_keys[0]) if proof_keys else update, priority=SOS_PRIORITY - 1
+        prove_update(update, proof_keys[0]) if proof_keys else update, priority=SOS_PRIORITY - 1
     )
     package_state = None
     if cancellation.can_have_left(incident_number):

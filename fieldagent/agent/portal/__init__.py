@@ -20,7 +20,7 @@ from functools import cache
 from html import escape
 from string import Template
 
-from fieldagent.http.languages import choose_language
+from fieldagent.http.headers import choose_language
 from fieldagent.http.message import FORM, Admission, Request, Response
 from fieldagent.http.problem import Problem
 from fieldagent.page.language import LANGUAGES

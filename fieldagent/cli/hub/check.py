@@ -25,9 +25,8 @@ from fieldagent.hub.store.opening import is_postgres, open_store
 from fieldagent.hub.store.schema import make_hub_schema
 from fieldagent.hub.store.sqlite import TYPES
 from fieldagent.store.group import StoreFailed, StoreUnavailable
-from fieldagent.store.sqlite import CHECK, open_reader
+from fieldagent.store.sqlite import CHECK, open_reader, read_version_header
 from fieldagent.store.trouble import is_damage, make_unusable
-from fieldagent.store.version_mark import read_version_header
 from fieldagent.system.as_owner import switch_to_owner_of
 from fieldagent.system.exit_codes import MISSING, OK, SETTINGS
 from fieldagent.system.finding import Finding

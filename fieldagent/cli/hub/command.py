@@ -32,8 +32,8 @@ from fieldagent.system.signed_release import DELTA, check_release_as
 from fieldagent.system.terminal import escape_lines, format_local_time
 from fieldagent.system.wording import describe_reason, format_count
 from fieldagent.wire.command import NotACommand, RemoteCommand, parse_command
-from fieldagent.wire.command_proof import prove
 from fieldagent.wire.command_settings import make_arguments
+from fieldagent.wire.proof import prove_command
 from fieldagent.wire.signed_delta import make_signed_delta
 
 ANSWER_CHECK_S = 0.5
@@ -162,7 +162,7 @@ def _price_delta(
 
 def _make_sample(command: RemoteCommand) -> RemoteCommand:
     """Return the command with an invalid proof of the correct length, to compute its size."""
-    return prove(0, command, b"")
+    return prove_command(0, command, b"")
 
 
 def _format_price(estimate: CommandCost, hub: HubSettings, delta: DeltaCost | None) -> str:

@@ -21,9 +21,8 @@ from fieldagent.hub.administration import export
 from fieldagent.hub.settings import HubSettings
 from fieldagent.hub.store.contract import Store
 from fieldagent.system.exit_codes import IO_FAILED, REFUSED
-from fieldagent.system.folder import sync_folder
+from fieldagent.system.folder import make_private_folder, sync_folder
 from fieldagent.system.log_lines import print_failure
-from fieldagent.system.private import make_private_folder
 from fieldagent.system.progress import Progress
 from fieldagent.system.wording import describe_reason
 

@@ -19,8 +19,8 @@ from urllib.parse import urlsplit
 from fieldagent.cli.item import make_item
 from fieldagent.cli.kit.answer import make_calling, show
 from fieldagent.http import tls
-from fieldagent.http.date import parse_delay
 from fieldagent.http.exchange import RawAnswer, exchange
+from fieldagent.http.headers import parse_delay
 from fieldagent.kit.local_http import CallFailed, describe_failure
 from fieldagent.system.exit_codes import OK, REFUSED, UNAVAILABLE, USAGE
 from fieldagent.system.properties import WrongProperty, read_url

@@ -13,10 +13,10 @@ from fieldagent.http.listeners import ListenFailed, PortTaken
 from fieldagent.hub.settings import ENVIRONMENT, HubSettings
 from fieldagent.hub.store.contract import Store
 from fieldagent.store.group import StoreFailed
-from fieldagent.system.environment_settings import get_variables
 from fieldagent.system.error_groups import get_first_error
 from fieldagent.system.exit_codes import IO_FAILED, OK, TAKEN, UNAVAILABLE
 from fieldagent.system.log_lines import emit, print_failure, start_logging
+from fieldagent.system.properties import get_variables
 from fieldagent.wire.errors import LocalProtocolError
 
 log = logging.getLogger(__name__)

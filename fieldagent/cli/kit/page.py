@@ -14,14 +14,13 @@ from fieldagent.cli.kit.wifi_code import NoNetwork, read_network
 from fieldagent.cli.qr_code import show_qr_code
 from fieldagent.system.as_owner import switch_to_owner_of
 from fieldagent.system.exit_codes import IO_FAILED, MISSING, OK, SETTINGS, USAGE
-from fieldagent.system.folder import replace_file
+from fieldagent.system.folder import make_private_folder, replace_file
 from fieldagent.system.log_lines import print_failure
 from fieldagent.system.own_certificate import (
     NoCertificate,
     compute_fingerprint,
     provide_own_certificate,
 )
-from fieldagent.system.private import make_private_folder
 from fieldagent.system.properties import InvalidSettings
 from fieldagent.system.scrypt import hash_password
 from fieldagent.system.terminal import escape_line

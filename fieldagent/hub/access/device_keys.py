@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fieldagent.hub.store.contract import Db
 from fieldagent.wire.envelope import derive_key
-from fieldagent.wire.incident_proof import derive_proof_key
+from fieldagent.wire.proof import derive_proof_key
 
 
 def read_mo_keys(db: Db, device: int) -> list[bytes]:

@@ -16,7 +16,7 @@ from collections.abc import Callable
 
 import trio
 
-from fieldagent.http.cookie import read_cookie, set_cookie
+from fieldagent.http.headers import read_cookie, set_cookie
 from fieldagent.http.message import Request
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.hub.store.persist import RETRY_AFTER_S, skip_if_unavailable

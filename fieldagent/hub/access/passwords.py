@@ -19,7 +19,7 @@ from functools import partial
 
 import trio
 
-from fieldagent.http.pace import check_in_thread
+from fieldagent.http.limits import check_in_thread
 from fieldagent.http.problem import Problem
 from fieldagent.hub.access import attempts
 from fieldagent.hub.access.waiting_line import Crowded, WaitingLine

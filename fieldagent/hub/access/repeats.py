@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Collection, Sequence
 
-from fieldagent.http.idempotency import read_idempotency_key
+from fieldagent.http.headers import read_idempotency_key
 from fieldagent.http.message import Request
 from fieldagent.http.problem import Problem
 from fieldagent.hub.access.caller import Caller

@@ -4,7 +4,7 @@ random cookie.
 
 from __future__ import annotations
 
-from fieldagent.http.cookie import read_cookie
+from fieldagent.http.headers import read_cookie
 from fieldagent.http.message import Request
 from fieldagent.hub.access import secret
 from fieldagent.hub.access.caller import Caller, Purpose

@@ -30,7 +30,7 @@ from fieldagent.hub.store.contract import Db
 from fieldagent.package.reading import Field
 from fieldagent.system.sentence import sentence
 from fieldagent.wire.command import NotACommand, RemoteCommand, parse_command
-from fieldagent.wire.command_proof import prove
+from fieldagent.wire.proof import prove_command
 
 COMMAND_MAX = 200
 CREDITS_MAX = 1_000
@@ -87,7 +87,7 @@ class CommandsApi:
         def find(db: Db) -> CommandCost:
             device = find_device(db, caller, id)
             at = commands.compute_next_number(db, device, now)
-            return compute_cost(db, device, at, prove(at, command, b""), now)
+            return compute_cost(db, device, at, prove_command(at, command, b""), now)
 
         quote = await self._acts.store.read(find)
         return make_json_response(
@@ -116,7 +116,7 @@ class CommandsApi:
             earlier_answer = find_answer(db, repeat)
             device = find_device(db, caller, id)
             at = commands.compute_next_number(db, device, now)
-            quote = compute_cost(db, device, at, prove(at, command, b""), now)
+            quote = compute_cost(db, device, at, prove_command(at, command, b""), now)
             if earlier_answer is not None:
                 return {
                     **_get_command_or_404(db, device, int(earlier_answer), now),

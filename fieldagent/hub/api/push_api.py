@@ -9,7 +9,7 @@ from typing import Any
 
 from fieldagent.extensions import get_third_party_calls
 from fieldagent.http.guard import get_required_body
-from fieldagent.http.idempotency import read_idempotency_key
+from fieldagent.http.headers import read_idempotency_key
 from fieldagent.http.message import Request, Response, make_json_response
 from fieldagent.http.problem import Problem
 from fieldagent.http.routes import Route, make_description_route

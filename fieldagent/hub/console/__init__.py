@@ -12,8 +12,8 @@ from typing import Any
 
 import trio
 
-from fieldagent.http.cookie import set_cookie
 from fieldagent.http.guard import get_required_body
+from fieldagent.http.headers import set_cookie
 from fieldagent.http.message import Request, Response, make_json_response
 from fieldagent.http.problem import Problem
 from fieldagent.http.routes import Route, make_redirect

@@ -8,7 +8,7 @@ import hmac
 from collections.abc import Callable
 
 from fieldagent.http.address import LOOPBACK_NETWORKS, is_in
-from fieldagent.http.cookie import set_cookie
+from fieldagent.http.headers import set_cookie
 from fieldagent.http.message import Request, Response
 from fieldagent.http.problem import Problem
 from fieldagent.http.routes import Route

@@ -12,7 +12,7 @@ from fieldagent.hub.records.commands import CommandToSend
 from fieldagent.hub.store.contract import Db
 from fieldagent.system.sentence import sentence
 from fieldagent.wire.command import VERB_BY_NAME
-from fieldagent.wire.command_proof import derive_command_key, prove
+from fieldagent.wire.proof import derive_command_key, prove_command
 
 SET = VERB_BY_NAME["set"]
 
@@ -66,5 +66,5 @@ def _is_stored(
     """
     if number != order.number and order.command.verb == SET.number:
         raise Refused("another command was sent in the meantime: send yours again")
-    proof = prove(number, order.command, derive_command_key(secret))
+    proof = prove_command(number, order.command, derive_command_key(secret))
     return commands.store_command(db, replace(order, number=number, command=proof), now, grace)

@@ -34,7 +34,7 @@ from fieldagent.wire.envelope import (
     compute_fingerprint,
     encode,
 )
-from fieldagent.wire.incident_proof import prove
+from fieldagent.wire.proof import prove_update
 
 LOOK_AT = 64
 """Largest number of items considered for one envelope."""
@@ -257,7 +257,7 @@ def _make_waiting_receipt(db: Db, device: int, row: Sequence[Any]) -> WaitingRec
 
 def _add_proof(db: Db, device: int, update: IncidentUpdate) -> IncidentUpdate:
     keys = derive_proof_keys(db, device)
-    return prove(update, keys[0]) if keys else update
+    return prove_update(update, keys[0]) if keys else update
 
 
 class DeviceNames(NamedTuple):

@@ -89,8 +89,8 @@ from fieldagent.wire.envelope import (
 )
 from fieldagent.wire.errors import RemoteProtocolError
 from fieldagent.wire.fragments import reassemble
-from fieldagent.wire.incident_proof import is_proved
 from fieldagent.wire.parcel import UP, unwrap
+from fieldagent.wire.proof import is_update_proved
 
 log = logging.getLogger(__name__)
 
@@ -471,7 +471,7 @@ class MobileOriginatedReceiver:
         is_doubtful = bool(message.doubt_reason) or entry.sequence in message.unauthenticated
         # Accept an update with a valid proof from any relaying kit, because only the kit that
         # raised the incident can create the proof.
-        is_proved_update = isinstance(item, IncidentUpdate) and is_proved(
+        is_proved_update = isinstance(item, IncidentUpdate) and is_update_proved(
             item, derive_proof_keys(db, device.id)
         )
         return replace(

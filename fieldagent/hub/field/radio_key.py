@@ -29,8 +29,9 @@ from fieldagent.hub.store.contract import Db
 from fieldagent.package.package import CommandAnswer, CommandOutcome
 from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.sentence import sentence
+from fieldagent.wire.answer_text import format_answer
 from fieldagent.wire.command import SEALED_KEY_BYTES, VERB_BY_NAME, RemoteCommand
-from fieldagent.wire.command_proof import format_answer, prove
+from fieldagent.wire.proof import prove_command
 from fieldagent.wire.sealed_key import seal_key
 
 VERB = VERB_BY_NAME["radio-key"].number
@@ -145,7 +146,7 @@ def compute_price(
     )
 
 
-_UNSEALED = prove(0, RemoteCommand(VERB, (LAST, bytes(SEALED_KEY_BYTES))), b"")
+_UNSEALED = prove_command(0, RemoteCommand(VERB, (LAST, bytes(SEALED_KEY_BYTES))), b"")
 
 
 def begin_change(

@@ -57,7 +57,7 @@ from fieldagent.wire.envelope import (
     encode,
 )
 from fieldagent.wire.errors import RemoteProtocolError
-from fieldagent.wire.incident_proof import is_proved
+from fieldagent.wire.proof import is_update_proved
 
 log = logging.getLogger(__name__)
 
@@ -354,7 +354,7 @@ def _add_sent_copy(
     if not doubt and (item := _find_item(db, author, entry)) is not None:
         db.execute("UPDATE item SET unauthenticated = ? WHERE id = ?", int(is_marked), item)
         return True
-    is_proved_update = isinstance(content, IncidentUpdate) and is_proved(
+    is_proved_update = isinstance(content, IncidentUpdate) and is_update_proved(
         content, derive_proof_keys(db, author.id)
     )
     posting = make_posting(author, entry, content, at + link.keeping.time_to_live)

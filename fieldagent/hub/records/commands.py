@@ -26,8 +26,8 @@ from fieldagent.hub.store.contract import Db, make_marks, make_membership
 from fieldagent.package.package import CommandAnswer, CommandOutcome
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.lazy_named_tuple import NamedTuple
+from fieldagent.wire.answer_text import format_answer
 from fieldagent.wire.command import VERB_BY_NAME, RemoteCommand, format_command
-from fieldagent.wire.command_proof import format_answer
 from fieldagent.wire.envelope import Entry, decode, encode
 from fieldagent.wire.errors import RemoteProtocolError
 

@@ -17,7 +17,7 @@ from fieldagent.hub.store.contract import Db
 from fieldagent.package.package import CommandAnswer, CommandOutcome
 from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.wire import kit_status
-from fieldagent.wire.command_proof import STATUS
+from fieldagent.wire.answer_text import STATUS
 from fieldagent.wire.errors import RemoteProtocolError
 from fieldagent.wire.kit_condition import CAUSES, REPORTED_HOURS, KitCondition
 from fieldagent.wire.kit_status import KitStatus, format_version, read_version_numbers

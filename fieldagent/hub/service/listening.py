@@ -6,8 +6,8 @@ import socket
 from contextlib import ExitStack
 
 from fieldagent.http.address import find_source
+from fieldagent.http.limits import CpuPace
 from fieldagent.http.listeners import open_listeners, open_unix_listener
-from fieldagent.http.pace import CpuPace
 from fieldagent.hub.access import sessions
 from fieldagent.hub.access.caller import find_address
 from fieldagent.hub.access.known_devices import KnownDevices

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 
-from fieldagent.http.languages import choose_language
+from fieldagent.http.headers import choose_language
 from fieldagent.http.message import Admission, Handler, Judge, Request, Response
 from fieldagent.http.problem import Problem
 from fieldagent.page.language import ENGLISH, LANGUAGES, read_catalogue

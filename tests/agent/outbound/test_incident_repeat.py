@@ -35,8 +35,8 @@ from fieldagent.package.package import (
 )
 from fieldagent.package.payload import Identity
 from fieldagent.wire.envelope import Entry, Receipt, derive_key, encode
-from fieldagent.wire.incident_proof import derive_proof_key, prove
 from fieldagent.wire.outcome import Outcome
+from fieldagent.wire.proof import derive_proof_key, prove_update
 from tests.cut import PowerCut
 from tests.kit import START, Kit, kit
 
@@ -321,8 +321,8 @@ async def test_late_receipt_of_expired_package_is_stored(
 def words(k: Kit, says: IncidentState, key: bytes | None) -> dict[str, bytes]:
     """Return the same news from the hub and from others."""
     word = IncidentUpdate(k.sequence(), says, 7, by="Olga")
-    proved = prove(word, derive_proof_key(MASTER))
-    forged = prove(word, OTHER_PROOF_KEY)
+    proved = prove_update(word, derive_proof_key(MASTER))
+    forged = prove_update(word, OTHER_PROOF_KEY)
     now = int(START + trio.current_time())
     return {
         "tagged": encode([Entry(0, word, now)], key=MT_KEY),

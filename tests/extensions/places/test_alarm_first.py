@@ -13,7 +13,7 @@ import pytest
 
 from fieldagent.extensions.places.hub.tracker_door import KINDS
 from fieldagent.http.message import Request
-from fieldagent.http.target import query_pairs
+from fieldagent.http.query import query_pairs
 
 
 def is_tracker_alarm(kind: str, query: str = "", body: Any = None) -> bool:

@@ -12,7 +12,7 @@ import pytest
 from fieldagent.extensions.places.hub.tracker_door import KINDS
 from fieldagent.http.message import Request
 from fieldagent.http.problem import Problem
-from fieldagent.http.target import query_pairs
+from fieldagent.http.query import query_pairs
 from fieldagent.hub.field.trackers import TrackerReport
 
 NOON = datetime(2026, 11, 22, 12, tzinfo=UTC)

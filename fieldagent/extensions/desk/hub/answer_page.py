@@ -15,7 +15,7 @@ from urllib.parse import parse_qs
 from fieldagent.extensions.desk.hub import alarm_link, notice
 from fieldagent.extensions.desk.hub.alarm_link import AlarmLink
 from fieldagent.extensions.desk.hub.language import find_canned, translate
-from fieldagent.http.languages import choose_language
+from fieldagent.http.headers import choose_language
 from fieldagent.http.message import FORM, Request, Response
 from fieldagent.http.problem import Problem
 from fieldagent.http.routes import Route

@@ -31,8 +31,8 @@ from fieldagent.extensions.tak.server.exchange import Exchange, TakGuest
 from fieldagent.extensions.tak.server.phone import PhoneHost
 from fieldagent.http.certificate import Certificate
 from fieldagent.http.guard import check_host
+from fieldagent.http.limits import CpuPace
 from fieldagent.http.listeners import ListenFailed, open_listeners
-from fieldagent.http.pace import CpuPace
 from fieldagent.http.peer import enable_keepalive
 from fieldagent.http.problem import Problem
 from fieldagent.http.routes import make_router
