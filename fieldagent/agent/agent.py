@@ -651,7 +651,7 @@ async def _carry_out_commands(agent: Agent) -> None:
         return
     # Import these modules here, so that a kit without commands from a hub saves their memory.
     from fieldagent.agent.commands import service
-    from fieldagent.agent.commands.hands import CommandContext
+    from fieldagent.agent.commands.context import CommandContext
 
     context = CommandContext(agent.settings, agent.parts, agent.get_status, agent.find_illness)
     await service.run(context, gate)

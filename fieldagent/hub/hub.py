@@ -44,7 +44,7 @@ from fieldagent.hub.field.mailbox import IpMailbox
 from fieldagent.hub.field.mobile_originated import MobileOriginatedReceiver
 from fieldagent.hub.field.position_feed import PositionFeeds
 from fieldagent.hub.field.rebuilding import KeepingTimes
-from fieldagent.hub.fleet.fleet_api import FleetApi
+from fieldagent.hub.fleet.view import FleetApi
 from fieldagent.hub.operator.contract import MoListener, Operator, OperatorHost
 from fieldagent.hub.operator.registry import get_operators
 from fieldagent.hub.part import PartHost, list_hub_parts

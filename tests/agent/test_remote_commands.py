@@ -18,9 +18,9 @@ from fieldagent.agent import outcomes
 from fieldagent.agent.agent import assemble_agent
 from fieldagent.agent.channels import kit_notes
 from fieldagent.agent.channels.contract import LinkState
-from fieldagent.agent.commands import acts, reads, service
-from fieldagent.agent.commands.hands import CommandContext
-from fieldagent.agent.commands.recent_log import LINES_MAX, RecentLog
+from fieldagent.agent.commands import acts, service
+from fieldagent.agent.commands.context import LOG_LINES_MAX, CommandContext, RecentLog
+from fieldagent.agent.commands.service import READER_BY_VERB
 from fieldagent.agent.inbound.command_gate import AGE_MAX_S, NOT_PROVED
 from fieldagent.agent.journal import commands, dead_letters, outbound
 from fieldagent.agent.journal.commands import DELTAS_MAX, find_delta
@@ -340,7 +340,7 @@ async def test_failed_command_does_not_block_next_command(
     def broken(hands: CommandContext, arguments: object) -> bytes:
         raise ZeroDivisionError("of the test")
 
-    monkeypatch.setitem(reads.READER_BY_VERB, "log", broken)
+    monkeypatch.setitem(READER_BY_VERB, "log", broken)
     async with at_work(tmp_path) as kit:
         await kit.hears(NOW, "log")
         await kit.hears(NOW + 1, "status")
@@ -368,12 +368,14 @@ def test_recent_log_keeps_newest_warnings() -> None:
     log.addHandler(kept)
     try:
         log.info("nothing")
-        for number in range(LINES_MAX + 5):
+        for number in range(LOG_LINES_MAX + 5):
             log.warning("no network, try %d", number)
     finally:
         log.removeHandler(kept)
     lines = kept.list_lines()
-    assert len(lines) == LINES_MAX and lines[0].endswith(f"WARNING no network, try {LINES_MAX + 4}")
+    assert len(lines) == LOG_LINES_MAX and lines[0].endswith(
+        f"WARNING no network, try {LOG_LINES_MAX + 4}"
+    )
 
 
 VERSION = "fieldagent delta 9.0.0, signed 2026-11-23, expires 2027-02-21"

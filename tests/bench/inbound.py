@@ -31,7 +31,7 @@ from fieldagent.hub.access import directory
 from fieldagent.hub.store.contract import Db
 from fieldagent.hub.store.opening import is_postgres, open_store
 from fieldagent.hub.webhook import webhook_directory
-from fieldagent.hub.webhook.webhook import Webhook
+from fieldagent.hub.webhook.webhook_directory import Webhook
 from fieldagent.package.package import Location
 from fieldagent.wire.envelope import Entry, encode
 from tests.bench.hook_receiver import receiver

@@ -33,7 +33,7 @@ from fieldagent.hub.api.read_api import ReadApi
 from fieldagent.hub.api.sos_api import PATHS, SosApi
 from fieldagent.hub.console import Console
 from fieldagent.hub.field.ip_link import Links
-from fieldagent.hub.fleet.fleet_api import FleetApi
+from fieldagent.hub.fleet.view import FleetApi
 from fieldagent.hub.part import list_hub_parts
 from fieldagent.hub.service.figures import Figures
 from fieldagent.hub.service.health import Health

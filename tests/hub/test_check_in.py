@@ -20,7 +20,7 @@ from fieldagent.hub.records import sos
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.hub.store.opening import open_store
 from fieldagent.hub.webhook import webhook_directory
-from fieldagent.hub.webhook.webhook import Webhook
+from fieldagent.hub.webhook.webhook_directory import Webhook
 from fieldagent.package.package import CheckIn, Location, Message
 from fieldagent.wire.envelope import (
     Entry,

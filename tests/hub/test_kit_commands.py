@@ -14,7 +14,7 @@ import trio
 from fieldagent.hub.access.directory import Refused
 from fieldagent.hub.contract import Bearer
 from fieldagent.hub.field import command_sending
-from fieldagent.hub.field.command_cost import compute_cost
+from fieldagent.hub.field.command_sending import compute_cost
 from fieldagent.hub.operator.contract import Verdict
 from fieldagent.hub.operator.directip import DIRECTIP
 from fieldagent.hub.records import audit, commands

@@ -24,7 +24,7 @@ from fieldagent.hub.administration import api as administration
 from fieldagent.hub.administration.acts import AdministrationContext
 from fieldagent.hub.api.read_api import ReadApi
 from fieldagent.hub.api.sos_api import SosApi
-from fieldagent.hub.fleet.fleet_api import FleetApi
+from fieldagent.hub.fleet.view import FleetApi
 from fieldagent.hub.records.sos import ALARM
 from fieldagent.hub.store.contract import Db
 from fieldagent.hub.store.opening import open_store

@@ -39,7 +39,7 @@ from fieldagent.hub.records.due_receipts import owe_incident_update
 from fieldagent.hub.records.sos import Sos
 from fieldagent.hub.store.contract import Store
 from fieldagent.hub.webhook import webhook_directory
-from fieldagent.hub.webhook.webhook import Webhook
+from fieldagent.hub.webhook.webhook_directory import Webhook
 from fieldagent.package.package import IncidentState, IncidentUpdate, Message
 from fieldagent.wire.directip import Confirmation, encode_message, parse_mobile_terminated
 from fieldagent.wire.envelope import Entry

@@ -26,7 +26,7 @@ from fieldagent.hub.records import sos, sos_without_text
 from fieldagent.hub.service import health
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.hub.webhook import webhook_directory
-from fieldagent.hub.webhook.webhook import Webhook
+from fieldagent.hub.webhook.webhook_directory import Webhook
 from fieldagent.package.package import (
     IncidentState,
     IncidentUpdate,

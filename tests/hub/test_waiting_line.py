@@ -5,7 +5,7 @@ from __future__ import annotations
 import trio
 import trio.testing
 
-from fieldagent.hub.access.waiting_line import Claim, Crowded, WaitingLine
+from fieldagent.hub.access.passwords import Claim, Crowded, WaitingLine
 
 
 async def test_best_claim_is_served_first_and_worst_leaves_a_full_queue() -> None:

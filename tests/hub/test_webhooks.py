@@ -28,9 +28,8 @@ from fieldagent.hub.records.ledger import Posting
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.hub.webhook import deliveries, flow, webhook_directory, webhooks
 from fieldagent.hub.webhook.deliveries import PostResult
-from fieldagent.hub.webhook.reach import is_public, open_public
-from fieldagent.hub.webhook.special_purpose import MULTICAST, NETWORKS
-from fieldagent.hub.webhook.webhook import Webhook
+from fieldagent.hub.webhook.reach import MULTICAST, SPECIAL_NETWORKS, is_public, open_public
+from fieldagent.hub.webhook.webhook_directory import Webhook
 from fieldagent.package.package import Message
 from fieldagent.webhook.delivery import HandoverOutcome, HandoverResult
 from fieldagent.webhook.post import post
@@ -457,20 +456,20 @@ def test_every_row_of_the_iana_registries_is_covered(row: str) -> None:
         registered.version == each.version
         and int(each[0]) <= int(registered[0])
         and int(registered[-1]) <= int(each[-1])
-        for each in NETWORKS
+        for each in SPECIAL_NETWORKS
     )
 
 
 def test_special_networks_are_exactly_registered_networks() -> None:
     registered = {ipaddress.ip_network(row) for row in REGISTERED.split()}
-    assert set(NETWORKS) <= registered
+    assert set(SPECIAL_NETWORKS) <= registered
 
 
 LED_ON = [ipaddress.ip_network(each) for each in ("::ffff:0:0/96", "64:ff9b::/96")]
 """Networks that contain an IPv4 address, which is checked instead."""
 
 
-@pytest.mark.parametrize("network", [*NETWORKS, *MULTICAST], ids=str)
+@pytest.mark.parametrize("network", [*SPECIAL_NETWORKS, *MULTICAST], ids=str)
 def test_no_address_of_a_special_network_is_public(network: Network) -> None:
     """The test covers the first, a middle and the last address. Addresses beside the network are
     public if no other network contains them.
@@ -480,7 +479,7 @@ def test_no_address_of_a_special_network_is_public(network: Network) -> None:
     if network not in LED_ON:
         for number in (first, (first + last) // 2, last):
             assert not is_public(str(kind(number))), kind(number)
-    everywhere = [*NETWORKS, *MULTICAST]
+    everywhere = [*SPECIAL_NETWORKS, *MULTICAST]
     for number in (first - 1, last + 1):
         if 0 <= number < 2**network.max_prefixlen:
             beside = kind(number)
@@ -489,7 +488,9 @@ def test_no_address_of_a_special_network_is_public(network: Network) -> None:
             assert is_public(str(beside)) is (unicast and not special), beside
 
 
-@pytest.mark.parametrize("network", [each for each in NETWORKS if each.version == 4], ids=str)
+@pytest.mark.parametrize(
+    "network", [each for each in SPECIAL_NETWORKS if each.version == 4], ids=str
+)
 def test_ipv6_address_of_a_special_ipv4_network_is_not_public(network: Network) -> None:
     inner = int(network[1] if network.num_addresses > 1 else network[0])
     for address in (

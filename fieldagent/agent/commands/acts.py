@@ -19,7 +19,7 @@ import trio
 from fieldagent import __version__
 from fieldagent.agent import outcomes
 from fieldagent.agent.channels.contract import LinkState
-from fieldagent.agent.commands.hands import CannotBeDone, CommandContext, CommandFailed
+from fieldagent.agent.commands.context import CannotBeDone, CommandContext, CommandFailed
 from fieldagent.agent.journal import commands, incident, outbound
 from fieldagent.agent.journal.commands import StoredCommand, find_delta, is_delta_stored
 from fieldagent.agent.journal.records import StoredPackage

@@ -2,9 +2,9 @@
 
 A power cut loses no command: each command is on disk before the link confirms it or the modem
 clears it. A command that only reads is repeated, because the hub has not seen its result. A command
-that changes something is stored as `begun` before it runs, and is not repeated. After a restart of
-the agent, the answer contains the known result. An answer is on disk before it is put into a
-Package, and is put into only one Package.
+that changes something (`acts`) is stored as `begun` before it runs, and is not repeated. After a
+restart of the agent, the answer contains the known result. An answer is on disk before it is put
+into a Package, and is put into only one Package.
 """
 
 from __future__ import annotations
@@ -26,21 +26,67 @@ from fieldagent.agent.commands.acts import (
     VERB_CONDITIONS,
     wait_until_quiet,
 )
-from fieldagent.agent.commands.hands import CannotBeDone, CommandContext, CommandFailed
-from fieldagent.agent.commands.reads import READER_BY_VERB
+from fieldagent.agent.commands.context import CannotBeDone, CommandContext, CommandFailed
+from fieldagent.agent.condition.reading import make_status
 from fieldagent.agent.inbound.command_gate import AGE_MAX_S, CommandGate
-from fieldagent.agent.journal import commands
+from fieldagent.agent.journal import commands, history, outbound
 from fieldagent.agent.journal.commands import StoredCommand
 from fieldagent.agent.journal.records import StoredPackage
 from fieldagent.package.package import Channel, CommandAnswer, CommandOutcome, Package
 from fieldagent.package.reading import KINDS
+from fieldagent.package.writing import format_clock_time
 from fieldagent.store.group import StoreFailed, StoreFull
 from fieldagent.system import waits
 from fieldagent.system.supervisor import describe_error
-from fieldagent.wire import answer_text
-from fieldagent.wire.command import format_command, get_verb
+from fieldagent.wire import answer_text, kit_status
+from fieldagent.wire.command import Argument, format_command, get_answer_size, get_verb
 
 log = logging.getLogger(__name__)
+
+
+def read_status(context: CommandContext, arguments: tuple[Argument, ...]) -> bytes:
+    """Return the kit's condition in 32 bytes."""
+    answer, has_trouble = context.status(), context.find_trouble() is not None
+    return kit_status.encode(
+        make_status(context.settings, answer, context.start_count, trouble=has_trouble)
+    )
+
+
+def read_log(context: CommandContext, arguments: tuple[Argument, ...]) -> bytes:
+    """Return the newest warnings in the agent's log, as many as fit into the answer."""
+    lines = context.log.list_lines() or ["no warning since the agent began"]
+    return answer_text.pack_lines(lines, get_answer_size(arguments))
+
+
+def show_history(context: CommandContext, arguments: tuple[Argument, ...]) -> bytes:
+    """Return the history of a Package, the newest event first. Raises CannotBeDone if the Package
+    is unknown.
+    """
+    journal, id_ = context.parts.journal, int(arguments[0])
+    package = outbound.find_by_id(journal, id_)
+    if package is None:
+        raise CannotBeDone(f"no Package has the id {id_}")
+    receipts = outbound.list_receipts(journal, package.sequence)
+    lines = [f"status {package.status or 'waiting'}"]
+    for each in reversed(history.list_lines(journal, package, receipts)):
+        often = f"x{each.times}" if each.times > 1 else ""
+        columns = (format_clock_time(each.at), each.channel or "", each.event, each.detail, often)
+        lines.append(" ".join(filter(None, columns)))
+    return answer_text.pack_lines(lines, get_answer_size(arguments[1:]))
+
+
+def read_trace(context: CommandContext, arguments: tuple[Argument, ...]) -> bytes:
+    """Return the last part of the trace of the satellite modem's line. Raises CannotBeDone if no
+    satellite modem is configured.
+    """
+    if (outbox := context.parts.outboxes.get(Channel.SATELLITE)) is None:
+        raise CannotBeDone("no satellite modem is configured")
+    lines = outbox.link.recorder.format_trace().splitlines()
+    return answer_text.pack_last(lines, get_answer_size(arguments))
+
+
+READER_BY_VERB = {"status": read_status, "log": read_log, "show": show_history, "trace": read_trace}
+
 
 DISK_RETRY_AFTER_S = 60.0
 """Seconds until storing an answer is tried again if the disk was full."""

@@ -16,8 +16,13 @@ from fieldagent.cli.hub.opened_store import Result, make_store_command, show_lis
 from fieldagent.hub.access import directory
 from fieldagent.hub.access.directory import Refused
 from fieldagent.hub.field import delta_sending, radio_key
-from fieldagent.hub.field.command_cost import CommandCost, compute_cost
-from fieldagent.hub.field.command_sending import SET, is_paid, store_command
+from fieldagent.hub.field.command_sending import (
+    SET,
+    CommandCost,
+    compute_cost,
+    is_paid,
+    store_command,
+)
 from fieldagent.hub.field.delta_sending import UPDATE, DeltaCost
 from fieldagent.hub.records import audit, commands
 from fieldagent.hub.records.commands import CommandToSend

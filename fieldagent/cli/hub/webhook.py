@@ -22,7 +22,7 @@ from fieldagent.hub.settings import HubSettings
 from fieldagent.hub.store.contract import Store
 from fieldagent.hub.webhook import webhook_directory, webhooks
 from fieldagent.hub.webhook.reach import open_public
-from fieldagent.hub.webhook.webhook import Webhook
+from fieldagent.hub.webhook.webhook_directory import Webhook
 from fieldagent.system.exit_codes import OK, REFUSED, USAGE
 from fieldagent.system.properties import WrongProperty
 from fieldagent.system.signals import run_breakable

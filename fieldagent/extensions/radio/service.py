@@ -13,7 +13,7 @@ import trio
 
 from fieldagent.agent.channels.contract import ChannelLink, LinkState
 from fieldagent.agent.channels.radio_modem import RadioModem
-from fieldagent.agent.commands.hands import CannotBeDone, CommandFailed
+from fieldagent.agent.commands.context import CannotBeDone, CommandFailed
 from fieldagent.agent.condition import machine
 from fieldagent.agent.drivers import run_all
 from fieldagent.agent.inbound.reception import Inbox

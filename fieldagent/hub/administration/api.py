@@ -14,8 +14,7 @@ from fieldagent.hub.administration.devices import DevicesApi
 from fieldagent.hub.administration.groups import GroupsApi
 from fieldagent.hub.administration.keys import KeysApi
 from fieldagent.hub.administration.radio_key import RadioKeyApi
-from fieldagent.hub.administration.records import RecordsApi
-from fieldagent.hub.administration.usage import UsageApi
+from fieldagent.hub.administration.records import RecordsApi, UsageApi
 from fieldagent.hub.administration.users import UsersApi
 from fieldagent.hub.administration.webhooks import WebhooksApi
 from fieldagent.hub.field.mobile_originated import MobileOriginatedReceiver

@@ -21,8 +21,13 @@ from fieldagent.hub.access.repeats import find_answer, read_repeatable, store_re
 from fieldagent.hub.administration.acts import AdministrationContext, read_place
 from fieldagent.hub.administration.devices import find_device
 from fieldagent.hub.field import radio_key
-from fieldagent.hub.field.command_cost import CommandCost, compute_cost
-from fieldagent.hub.field.command_sending import SET, is_paid, store_command
+from fieldagent.hub.field.command_sending import (
+    SET,
+    CommandCost,
+    compute_cost,
+    is_paid,
+    store_command,
+)
 from fieldagent.hub.field.delta_sending import UPDATE
 from fieldagent.hub.records import commands
 from fieldagent.hub.records.commands import BEARERS, CommandToSend

@@ -12,17 +12,21 @@ Copies at kits and in other places remain. `plan_deletion` lists them.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
 from fieldagent.hub.access import directory
+from fieldagent.hub.access.caller import Caller
 from fieldagent.hub.access.directory import Refused
 from fieldagent.hub.access.subject import Subject, list_devices, list_workspaces
+from fieldagent.hub.administration.acts import AdministrationContext
 from fieldagent.hub.field.envelope_packing import forget_name
 from fieldagent.hub.records import kit_report, sos
 from fieldagent.hub.records.audit import ADMINISTRATION, AuditLine, write_lines
 from fieldagent.hub.records.fragments import UNAUTHENTICATED_COLUMN
 from fieldagent.hub.store.contract import Db
+from fieldagent.system import waits
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.sentence import sentence
 
@@ -249,3 +253,27 @@ def _replace_names(db: Db, actions: Sequence[str], ids: Sequence[int]) -> None:
             number, member_name, _ = detail.partition(" ")
             if member_name and number in deleted_ids:
                 db.execute("UPDATE audit SET detail = ? WHERE id = ?", number, line)
+
+
+async def delete_subject(
+    acts: AdministrationContext, caller: Caller, find: Callable[[Db, float], Subject]
+) -> None:
+    """Delete the subject that `find` returns, in several transactions. If the call is interrupted,
+    a repeated call continues the deletion.
+    """
+    actor = str(caller.member)
+
+    def begin(db: Db, now: float) -> tuple[Subject, bool]:
+        subject = find(db, now)
+        plan_deletion(db, subject)
+        return subject, begin_deletion(db, subject, now, actor)
+
+    subject, linked = await acts.carry_out(caller, begin)
+    steps, result = list_steps(subject, linked, acts.clock, actor), None
+    with suppress(StopIteration):
+        while True:
+            step = steps.send(result)
+            if isinstance(step, Pause):
+                await waits.sleep(step.seconds)
+            else:
+                result = await acts.store.commit(step)

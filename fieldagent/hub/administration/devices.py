@@ -27,7 +27,7 @@ from fieldagent.hub.access.bodies import (
 from fieldagent.hub.access.caller import Caller
 from fieldagent.hub.access.subject import Subject
 from fieldagent.hub.administration.acts import AdministrationContext
-from fieldagent.hub.administration.removal import delete_subject
+from fieldagent.hub.administration.deletion import delete_subject
 from fieldagent.hub.api import reading
 from fieldagent.hub.field import check_in, dead_letters, kept_letters
 from fieldagent.hub.field.check_in import Rule

@@ -26,7 +26,7 @@ from fieldagent.hub.access.caller import ROLES, Caller
 from fieldagent.hub.access.directory import ONE_TIME_LIFETIME_S, TYPES, Refused
 from fieldagent.hub.access.subject import Subject
 from fieldagent.hub.administration.acts import AdministrationContext
-from fieldagent.hub.administration.removal import delete_subject
+from fieldagent.hub.administration.deletion import delete_subject
 from fieldagent.hub.api import reading
 from fieldagent.hub.field import kept_letters
 from fieldagent.hub.field.mobile_originated import MobileOriginatedReceiver

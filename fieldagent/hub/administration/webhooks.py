@@ -25,8 +25,7 @@ from fieldagent.hub.administration.acts import AdministrationContext, read_place
 from fieldagent.hub.records import sending
 from fieldagent.hub.store.contract import Db
 from fieldagent.hub.webhook import webhook_directory
-from fieldagent.hub.webhook.webhook import Webhook
-from fieldagent.hub.webhook.webhook_directory import AFTER_MAX, BATCH_MAX
+from fieldagent.hub.webhook.webhook_directory import AFTER_MAX, BATCH_MAX, Webhook
 from fieldagent.hub.webhook.webhooks import test_call
 from fieldagent.package.reading import Field, WrongValue
 from fieldagent.system.properties import WrongProperty

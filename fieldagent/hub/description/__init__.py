@@ -16,9 +16,7 @@ from fieldagent.hub.description import (
     console,
     devices,
     distress,
-    field,
     fleet,
-    positions,
     pushes,
     service,
     users,
@@ -28,10 +26,7 @@ from fieldagent.hub.description.common import NUMBER, PROBLEM
 from fieldagent.page.language import LANGUAGES
 from fieldagent.system.named_object import import_own
 
-_TABLES = (
-    *(pushes, field, distress, positions, devices, fleet),
-    *(users, webhooks, console, service),
-)
+_TABLES = (pushes, distress, devices, fleet, users, webhooks, console, service)
 
 
 def describe() -> dict[str, Any]:

@@ -1,12 +1,14 @@
-"""Description of devices, in OpenAPI."""
+"""Description of devices, positions and the map, in OpenAPI."""
 
 from __future__ import annotations
 
 from fieldagent.http.openapi import (
     NULL,
     answer,
+    answer_in_formats,
     boolean,
     call,
+    constant,
     extensible_record,
     integer,
     list_of,
@@ -28,16 +30,25 @@ from fieldagent.hub.description.common import (
     CHECK_IN,
     HIDDEN,
     LABEL,
+    MAY_NOT_READ,
+    NEXT_LINK,
+    OF_SENDER,
     PAGE,
+    PUSHER,
     READER,
+    SINCE_PARAMETER,
     TAKEN,
+    UNTIL_PARAMETER,
     USER_NUMBER,
     describe_line,
     describe_page,
 )
 from fieldagent.hub.description.distress import REVOKED
 from fieldagent.hub.description.fleet import BEARER_SCHEMA, SIGNAL
+from fieldagent.hub.description.pushes import SEEN
 from fieldagent.hub.operator.registry import get_operator_places
+from fieldagent.package.tracks import CONTENT_TYPES
+from fieldagent.page import map_description
 
 _CREDITS = record(
     {
@@ -148,6 +159,13 @@ _TOTAL = record(
 _IMEI = nullable(text(pattern="^[0-9]{15}$"))
 _CREDITS_SET = nullable(integer(minimum=0, maximum=CREDITS_MAX))
 _DAY = text(format="date", pattern="^[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])$")
+_POSITIONS = extensible_record(
+    {
+        "type": constant("FeatureCollection"),
+        "features": list_of({"type": "object"}),
+        "next": nullable(text()),
+    }
+)
 
 CALLS = (
     call(
@@ -284,5 +302,31 @@ CALLS = (
             query("since", _DAY, "First day in UTC (31 days ago)"),
             query("until", _DAY, "Last day in UTC (today)"),
         ],
+    ),
+    call(
+        "GET /api/positions",
+        "positions: Return positions as GeoJSON or GPX, newest first",
+        answer_in_formats(
+            SEEN,
+            {
+                CONTENT_TYPES["geojson"]: _POSITIONS,
+                CONTENT_TYPES["gpx"]: text(),
+                CONTENT_TYPES["kml"]: text(),
+            },
+            headers=NEXT_LINK,
+        ),
+        READER,
+        parameters=[
+            OF_SENDER,
+            SINCE_PARAMETER,
+            UNTIL_PARAMETER,
+            *PAGE,
+            query(
+                "format", text(enum=list(CONTENT_TYPES)), "Format (by Accept, otherwise GeoJSON)"
+            ),
+        ],
+    ),
+    *map_description.describe_calls(
+        "Return the console's map (map-file or map-tiles)", PUSHER, {403: MAY_NOT_READ}
     ),
 )

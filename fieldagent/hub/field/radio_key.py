@@ -20,8 +20,7 @@ from typing import Any
 
 from fieldagent.hub.access import device_keys, directory
 from fieldagent.hub.access.directory import Refused
-from fieldagent.hub.field.command_cost import compute_cost
-from fieldagent.hub.field.command_sending import is_paid, store_command
+from fieldagent.hub.field.command_sending import compute_cost, is_paid, store_command
 from fieldagent.hub.records import audit, commands
 from fieldagent.hub.records.commands import CommandToSend
 from fieldagent.hub.records.lease import IS_LINKED

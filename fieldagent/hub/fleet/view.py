@@ -1,4 +1,5 @@
-"""Describes each kit of a workspace with its figures and findings.
+"""Describes each kit of a workspace with its figures and findings, and answers `GET /api/fleet`.
+Kits with differences come first.
 
 `describe_fleet` only reads, and is one operation for `Store.read` or `once`.
 """
@@ -6,16 +7,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from statistics import median
 from typing import Any
 
+from fieldagent.http.message import Request, Response, make_json_response
+from fieldagent.http.query import refuse_others
+from fieldagent.http.routes import Route
+from fieldagent.hub.access.authentication import Authentication
+from fieldagent.hub.access.caller import Caller, Purpose
 from fieldagent.hub.field import check_in
 from fieldagent.hub.fleet.outliers import TEXTS, Difference, KitFigures, find_outliers
 from fieldagent.hub.records import kit_condition, lease
 from fieldagent.hub.records.kit_condition import KnownCondition, LinkOnlyReport, shift_to_now
 from fieldagent.hub.records.usage import format_day
-from fieldagent.hub.store.contract import Db, select
+from fieldagent.hub.store.contract import Db, Store, select
 from fieldagent.package.writing import format_clock_time
 from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.wire.kit_condition import (
@@ -246,3 +252,25 @@ def _format_time(throttled: int, bits: int) -> str:
 
 def _compute_percent(part: int, total: int) -> int | None:
     return -(-100 * max(0, part) // total) if total > 0 else None
+
+
+class FleetApi:
+    """Route of the fleet. `clock` returns Unix time."""
+
+    def __init__(
+        self, store: Store, authentication: Authentication, *, clock: Callable[[], float]
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._judge = authentication.judge(Purpose.READ)
+
+    def make_routes(self) -> list[Route]:
+        """Return the route `GET /api/fleet`."""
+        return [Route("GET", "/api/fleet", self.answer_fleet, judge=self._judge)]
+
+    async def answer_fleet(self, request: Request, caller: Caller) -> Response:
+        """Return the condition of each kit, and its differences from the other kits."""
+        refuse_others(request, ())
+        return make_json_response(
+            await self._store.read(lambda db: describe_fleet(db, caller.workspace, self._clock()))
+        )

@@ -7,14 +7,18 @@ the hub pushes the item to this address like any other client. Such a push also 
 front of the hub. The hub then counts and logs the item.
 
 Each hub process sends its own item, because each process can hang. Any process may send the item to
-the webhook, so the result is read from the store.
+the webhook, so the result is read from the store. The hub processes of a database share a
+workspace with a user, a key, a token and a webhook. The items themselves are deleted.
 """
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import hmac
 import json
 import logging
+import secrets
 import time
 from collections.abc import Callable
 from dataclasses import field
@@ -29,20 +33,169 @@ from fieldagent.http.message import Request, Response
 from fieldagent.http.problem import Problem
 from fieldagent.http.routes import Route, make_router
 from fieldagent.http.server import serve
+from fieldagent.hub.access import secret
 from fieldagent.hub.access.authentication import Authentication
-from fieldagent.hub.access.directory import SYNTHETIC
+from fieldagent.hub.access.directory import SYNTHETIC, insert_row
 from fieldagent.hub.api.push_api import HubApi
-from fieldagent.hub.service import synthetic_rows
-from fieldagent.hub.service.synthetic_rows import BegunItem
-from fieldagent.hub.store.contract import ANY_WRITE_TOPIC, Store
+from fieldagent.hub.records.audit import HUB, PUSH, write_line
+from fieldagent.hub.store.contract import ANY_WRITE_TOPIC, Db, Store
 from fieldagent.hub.unavailable import make_patient
 from fieldagent.store.group import StoreFull, StoreUnavailable
 from fieldagent.system import waits
 from fieldagent.system.lazy_dataclass import dataclass
+from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.supervisor import Note
 from fieldagent.webhook import signature
+from fieldagent.webhook.signature import PREFIX
 
 log = logging.getLogger(__name__)
+
+LEFT_OVER_AFTER_S = 600.0
+"""Seconds after which an item is considered a leftover of a hub process that was killed."""
+
+PUSHES_PER_MINUTE = 600
+"""Largest number of pushes per minute. Each hub process makes one."""
+
+
+class OwnRows(NamedTuple):
+    """Rows that the items of this database use."""
+
+    workspace: int
+    member: int
+    webhook: int
+    secret: str
+    """Signing secret of the synthetic webhook."""
+
+    @property
+    def key(self) -> str:
+        """Return the API key of the synthetic user."""
+        return self._compute_proof("key")
+
+    @property
+    def token(self) -> str:
+        """Return the token of the synthetic user."""
+        return self._compute_proof("token")
+
+    def _compute_proof(self, prefix: str) -> str:
+        # Derive the key and the token from the secret in the database, so that each hub process
+        # knows them without a file.
+        return (
+            f"{prefix}_{hmac.digest(self.secret.encode(), prefix.encode(), hashlib.sha256).hex()}"
+        )
+
+
+class BegunItem(NamedTuple):
+    own: OwnRows
+    line: int
+    """Id of the last audit line before the item was pushed."""
+
+
+class PostState(NamedTuple):
+    """State of an item's delivery to the webhook."""
+
+    state: str
+    attempts: int
+    claimed_until: float
+    reason: str
+
+
+def begin_item(db: Db, url: str, now: float) -> BegunItem | None:
+    """Create missing rows and begin an item. Return None if some of the rows were deleted."""
+    own = _find_own(db) or _make(db, url, now) or _find_own(db)
+    if own is None:
+        return None
+    # An outage must not disable this webhook permanently.
+    db.execute(
+        "UPDATE webhook SET disabled = NULL, failing_since = NULL, reason = '' WHERE id = ?"
+        " AND disabled IS NOT NULL",
+        own.webhook,
+    )
+    ((line,),) = db.execute("SELECT coalesce(max(id), 0) FROM audit")
+    return BegunItem(own, line)
+
+
+def _find_own(db: Db) -> OwnRows | None:
+    rows = db.execute(
+        "SELECT workspace.id, member, webhook.id, secrets FROM workspace"
+        " JOIN membership ON membership.workspace = workspace.id"
+        " JOIN webhook ON webhook.workspace = workspace.id WHERE workspace.name = ?"
+        " ORDER BY member, webhook.id LIMIT 1",
+        SYNTHETIC,
+    )
+    return OwnRows(*rows[0]) if rows else None
+
+
+def _make(db: Db, url: str, now: float) -> OwnRows | None:
+    """Create the rows. Return None if another hub process has just created them."""
+    new_rows = db.execute(
+        "INSERT INTO workspace (name, created) VALUES (?, ?) ON CONFLICT (name) DO NOTHING"
+        " RETURNING id",
+        *(SYNTHETIC, now),
+    )
+    if not new_rows:
+        return None
+    workspace = new_rows[0][0]
+    signing = f"{PREFIX}{base64.b64encode(secrets.token_bytes(32)).decode()}"
+    member = insert_row(db, "member", type="Integration", name=SYNTHETIC, created=now)
+    db.execute("INSERT INTO membership (workspace, member) VALUES (?, ?)", workspace, member)
+    webhook = insert_row(db, "webhook", workspace=workspace, url=url, secrets=signing, created=now)
+    own = OwnRows(workspace, member, webhook, signing)
+    for kind, proof, columns in (
+        (
+            "key",
+            own.key,
+            {"workspace": workspace, "scopes": "message", "per_minute": PUSHES_PER_MINUTE},
+        ),
+        ("token", own.token, {"member": member}),
+    ):
+        lookup = secret.hash_for_lookup(proof)
+        insert_row(
+            db, "credential", kind=kind, name=SYNTHETIC, lookup=lookup, created=now, **columns
+        )
+    write_line(db, workspace, HUB, "workspace add", f"{workspace} {SYNTHETIC}", now)
+    return own
+
+
+def add_delivery(db: Db, own_rows: OwnRows, request_id: str, now: float) -> bool:
+    """Create the delivery of the item to the webhook, as for items of kits. Return False if there
+    is no such item.
+    """
+    rows = db.execute(
+        "INSERT INTO webhook_delivery (webhook, item, sender, state, not_before)"
+        " SELECT ?, id, sender, 'waiting', ? FROM item WHERE request_id = ? AND workspace = ?"
+        " RETURNING item",
+        *(own_rows.webhook, now, request_id, own_rows.workspace),
+    )
+    db.announce("webhooks")
+    return bool(rows)
+
+
+def read_post_state(db: Db, own_rows: OwnRows, request_id: str) -> PostState | None:
+    """Return the state of the item's delivery to the synthetic webhook, or None if there is no such
+    delivery.
+    """
+    rows = db.execute(
+        "SELECT state, attempts, claimed_until, reason FROM webhook_delivery WHERE webhook = ?"
+        " AND item = (SELECT id FROM item WHERE request_id = ?)",
+        *(own_rows.webhook, request_id),
+    )
+    return PostState(*rows[0]) if rows else None
+
+
+def delete_item(db: Db, begun: BegunItem, request_id: str, now: float) -> None:
+    """Delete the item and its audit line. Also delete leftovers of hub processes that were
+    killed.
+    """
+    workspace = begun.own.workspace
+    db.execute(
+        "DELETE FROM item WHERE workspace = ? AND (request_id = ? OR accepted < ?)",
+        *(workspace, request_id, now - LEFT_OVER_AFTER_S),
+    )
+    db.execute(
+        f"DELETE FROM audit WHERE id > ? AND workspace = ? AND action = '{PUSH}'",
+        *(begun.line, workspace),
+    )
+
 
 ITEM_INTERVAL_S = 60.0
 """Seconds between two items."""
@@ -184,9 +337,7 @@ class SyntheticItems:
             # Also test a write to the store. On a full disk, this small item may fit although
             # larger items do not.
             await self.store.prove()
-            progress.begun = await self.store.commit(
-                lambda db: synthetic_rows.begin_item(db, URL, self.clock())
-            )
+            progress.begun = await self.store.commit(lambda db: begin_item(db, URL, self.clock()))
             if progress.begun is None:
                 raise ItemStopped(
                     "push",
@@ -197,16 +348,12 @@ class SyntheticItems:
             progress.stage = "push"
             progress.request_id = id_ = await self._push(progress.begun)
             progress.stage = "store"
-            if not await self.store.commit(
-                lambda db: synthetic_rows.add_delivery(db, own, id_, self.clock())
-            ):
+            if not await self.store.commit(lambda db: add_delivery(db, own, id_, self.clock())):
                 raise ItemStopped("store", "the item was accepted, but is not in the database")
             progress.stage = "hook"
             while True:
                 any_write = self.store.get_event(ANY_WRITE_TOPIC)
-                push_state = await self.store.read(
-                    lambda db: synthetic_rows.read_post_state(db, own, id_)
-                )
+                push_state = await self.store.read(lambda db: read_post_state(db, own, id_))
                 if push_state is None:
                     raise ItemStopped(
                         "store", "the item was stored, but is no longer in the database"
@@ -266,7 +413,7 @@ class SyntheticItems:
         with trio.move_on_after(CHECK_INTERVAL_S):
             try:
                 push_state = await self.store.read(
-                    lambda db: synthetic_rows.read_post_state(db, begun_item.own, id_)
+                    lambda db: read_post_state(db, begun_item.own, id_)
                 )
             except StoreUnavailable:
                 return late
@@ -296,8 +443,6 @@ class SyntheticItems:
         if begun_item is None:
             return
         try:
-            await self.store.commit(
-                lambda db: synthetic_rows.delete_item(db, begun_item, id_, self.clock())
-            )
+            await self.store.commit(lambda db: delete_item(db, begun_item, id_, self.clock()))
         except (StoreUnavailable, StoreFull) as error:
             log.debug("a synthetic item will be removed later: %s", error)

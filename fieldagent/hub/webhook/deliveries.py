@@ -23,7 +23,7 @@ from fieldagent.hub.records.audit import HUB, write_line
 from fieldagent.hub.records.stored_entry import decode_stored_entry, parse_stored_object
 from fieldagent.hub.store.contract import Db, make_marks, make_membership
 from fieldagent.hub.webhook.flow import Lane
-from fieldagent.hub.webhook.webhook import COLUMNS, Webhook, read_webhook
+from fieldagent.hub.webhook.webhook_directory import COLUMNS, Webhook, read_webhook
 from fieldagent.package.package import Item, get_date
 from fieldagent.package.payload import (
     Identity,

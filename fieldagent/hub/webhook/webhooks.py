@@ -31,7 +31,7 @@ from fieldagent.hub.webhook.deliveries import (
     release_claims,
 )
 from fieldagent.hub.webhook.flow import Flows, Lane
-from fieldagent.hub.webhook.webhook import Webhook
+from fieldagent.hub.webhook.webhook_directory import Webhook
 from fieldagent.package.package import Message
 from fieldagent.package.payload import Identity, encode_payload
 from fieldagent.store.group import StoreFailed

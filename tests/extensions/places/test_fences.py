@@ -23,7 +23,7 @@ from fieldagent.hub.records.stored_entry import decode_stored_entry
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.hub.store.opening import open_store
 from fieldagent.hub.webhook import webhook_directory
-from fieldagent.hub.webhook.webhook import Webhook
+from fieldagent.hub.webhook.webhook_directory import Webhook
 from fieldagent.package.package import Location, Message, PositionSource
 from fieldagent.wire.envelope import Entry
 from tests.hub.claiming import claim
