@@ -1,7 +1,9 @@
 """Detects the devices at a kit's ports.
 
 Each radio and modem defines its own recognition. This module uses the radios and modems that the
-settings know. A port is opened once for each speed.
+settings know, and recognises a satellite navigation receiver by its NMEA sentences. The agent does
+not use the receiver directly, because gpsd reads it for all programs. A port is opened once for
+each speed.
 """
 
 from __future__ import annotations
@@ -15,9 +17,11 @@ import trio
 
 from fieldagent.agent.channels.radio_modem import RadioLost
 from fieldagent.agent.channels.recognition import (
+    DeviceLine,
     DeviceReport,
     Recognition,
     UnrecognisedDevice,
+    answer_to,
     recognise,
 )
 from fieldagent.agent.channels.serial_check import check_serial_port
@@ -27,9 +31,47 @@ from fieldagent.agent.radios.radio_line import is_serial, open_line
 from fieldagent.agent.satellites.registry import get_modems, load_modem
 from fieldagent.system.error_groups import get_first_error
 from fieldagent.system.lazy_named_tuple import NamedTuple
+from fieldagent.wire import nmea
 
 CONSOLES = Path("/sys/class/tty/console/active")
 """File with the names of the lines that are this system's console."""
+GNSS = "gnss"
+SENTENCE_TIMEOUT_S = 1.3
+"""Longest time in seconds until a receiver, which sends once a second, is heard."""
+FIX_WAIT_MAX_S = 2.0
+
+
+async def check_receiver(line: DeviceLine) -> DeviceReport:
+    """Read NMEA sentences until the receiver reports its number of satellites, or for
+    `FIX_WAIT_MAX_S`. Return a report on the receiver.
+    """
+    sentences: list[str] = []
+
+    def find_position(data: bytes) -> int | None:
+        sentences[:] = nmea.parse_sentences(data)
+        return nmea.read_satellite_count(sentences)
+
+    count = await answer_to(line, b"", find_position, FIX_WAIT_MAX_S)
+    lines = ["gpsd reads it for the agent, without a setting: `sudo apt install gpsd`"]
+    if count is not None:
+        sees = f"its position rests on {count} satellites" if count else "it has no position yet"
+        lines.insert(0, sees)
+    return DeviceReport("GNSS receiver, NMEA", tuple(lines), facts={"satellites": count})
+
+
+GNSS_RECOGNITIONS = [
+    Recognition(
+        GNSS,
+        turn,
+        baud,
+        lambda: b"",
+        lambda data: bool(nmea.parse_sentences(data)),
+        check_receiver,
+        patience=SENTENCE_TIMEOUT_S,
+    )
+    for turn, baud in ((0, 9_600), (9, 38_400), (10, 4_800))
+]
+"""Recognitions at the usual speeds of receivers. Over USB the speed does not matter."""
 
 
 class FoundDevice(NamedTuple):
@@ -67,12 +109,10 @@ def get_all_kinds() -> list[Recognition]:
     """Return the recognitions of all kinds of devices: GNSS receivers, radios, satellite modems,
     and devices of extensions.
     """
-    from fieldagent.kit.gnss import RECOGNITIONS as GNSS
-
     satellites = [each.recognition() for each in map(load_modem, get_modems()) if each.recognition]
     others = [part for part in get_device_parts().values() if not part.kinds]
     part_kinds = [each for part in others for each in get_devices(part)]
-    return [*GNSS, *get_radios(), *part_kinds, *satellites]
+    return [*GNSS_RECOGNITIONS, *get_radios(), *part_kinds, *satellites]
 
 
 async def detect_devices(places: Sequence[str], kinds: Sequence[Recognition]) -> list[FoundDevice]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from fieldagent.cli.kit import addressee
+from fieldagent.cli.kit import send
 
 
 def stub_agent_answers(monkeypatch: pytest.MonkeyPatch, **bodies: Any) -> list[str]:
@@ -17,7 +17,7 @@ def stub_agent_answers(monkeypatch: pytest.MonkeyPatch, **bodies: Any) -> list[s
         asked.append(path)
         return SimpleNamespace(body=bodies["package"])
 
-    monkeypatch.setattr(addressee, "call", call)
+    monkeypatch.setattr(send, "call", call)
     return asked
 
 
@@ -26,8 +26,8 @@ def test_send_shows_the_hubs_report_of_an_unknown_addressee(
 ) -> None:
     step = {"stage": "nobody", "text": "Benn cannot be reached: nobody is called that"}
     stub_agent_answers(monkeypatch, package={"reached": [step]})
-    assert addressee.find_unreached_reason(9091, {"id": 1}) == step["text"]
+    assert send.find_unreached_reason(9091, {"id": 1}) == step["text"]
     stub_agent_answers(
         monkeypatch, package={"reached": [{"stage": "stored", "text": "on Ben's kit"}]}
     )
-    assert addressee.find_unreached_reason(9091, {"id": 1}) == ""
+    assert send.find_unreached_reason(9091, {"id": 1}) == ""

@@ -16,7 +16,6 @@ from io import StringIO
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from fieldagent.cli.hub.columns import choose_fitting_columns, format_table, make_cells
 from fieldagent.hub.access import directory
 from fieldagent.hub.access.directory import Refused, Row
 from fieldagent.hub.settings import HubSettings, load_settings, make_database_options
@@ -28,8 +27,69 @@ from fieldagent.system.as_owner import switch_to_owner_of
 from fieldagent.system.exit_codes import IO_FAILED, NEWER, OK, REFUSED, UNAVAILABLE, USAGE
 from fieldagent.system.log_lines import print_failure, refuse_settings
 from fieldagent.system.properties import InvalidSettings
-from fieldagent.system.terminal import escape_line, format_lines, get_terminal_width
+from fieldagent.system.terminal import (
+    escape_line,
+    format_lines,
+    format_local_time,
+    format_state,
+    get_terminal_width,
+)
 from fieldagent.system.wording import describe_reason
+
+COLUMN_GAP = 2
+"""Blanks between two columns."""
+STATES = ("state", "status", "outcome", "result")
+"""Columns whose words are coloured on a terminal."""
+
+
+def choose_fitting_columns(cells: Sequence[Mapping[str, str]], width: int | None) -> list[str]:
+    """Return the columns that fit into `width` characters, or all columns if `width` is None.
+
+    Empty columns are left out first, then columns at the end. The first column always stays.
+    """
+    columns = list(cells[0])
+    widths = {
+        name: COLUMN_GAP + max(len(name), *(len(row[name]) for row in cells)) for name in columns
+    }
+    empty = [name for name in columns[1:] if all(row[name] == "-" for row in cells)]
+    filled = [name for name in columns[1:] if name not in empty]
+    for name in [*reversed(empty), *reversed(filled)]:
+        if width is None or sum(map(widths.__getitem__, columns)) - COLUMN_GAP <= width:
+            break
+        columns.remove(name)
+    return columns
+
+
+def make_cells(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
+    """Return the values of the rows as text. A float is a Unix time."""
+    return [{name: _format_cell(value) for name, value in row.items()} for row in rows]
+
+
+def format_table(cells: Sequence[Mapping[str, str]], columns: Sequence[str]) -> list[str]:
+    """Return the lines of a table for printing. The first line contains the names of the
+    columns.
+    """
+    widths = {name: max(len(name), *(len(row[name]) for row in cells)) for name in columns}
+    gap = " " * COLUMN_GAP
+    lines = [gap.join(name.ljust(widths[name]) for name in columns)]
+    for row in cells:
+        shown = (
+            format_state(row[name], widths[name])
+            if name in STATES
+            else row[name].ljust(widths[name])
+            for name in columns
+        )
+        lines.append(gap.join(shown))
+    return [line.rstrip() for line in lines]
+
+
+def _format_cell(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return format_local_time(value)
+    return "-" if value in (None, "") else escape_line(str(value))
+
 
 SECRET_NAMES = ("apiKey", "token", "hub-token", "satellite-key", "secret")
 """Names of members that the hub shows only once."""

@@ -8,13 +8,29 @@ import time
 from typing import Any
 
 from fieldagent.cli.item import make_item
-from fieldagent.cli.kit import addressee
 from fieldagent.cli.kit.answer import make_calling, show
 from fieldagent.cli.kit.expected import describe_forecast, describe_start, describe_turns
 from fieldagent.kit.local_http import CallFailed, call
 from fieldagent.system.exit_codes import NO_PERSON, OF_STATUS, OK
 from fieldagent.system.terminal import escape_line, format_state
 from fieldagent.system.wording import format_count
+
+REFUSAL_WAIT_S = 3.0
+"""Seconds after the status Delivered during which the hub may report that it does not know the
+name."""
+
+
+def find_unreached_reason(port: int, package: dict[str, Any]) -> str:
+    """Wait up to `REFUSAL_WAIT_S` for the hub's reason for not passing on a Package. Return the
+    reason, or "". Raises CallFailed if the agent does not respond.
+    """
+    end = time.monotonic() + REFUSAL_WAIT_S
+    while True:
+        steps = call(port, "GET", f"/api/package/{package['id']}").body.get("reached", [])
+        reasons = [each["text"] for each in steps if each["stage"] == "nobody"]
+        if reasons or time.monotonic() > end or any(each["stage"] == "stored" for each in steps):
+            return str(reasons[-1]) if reasons else ""
+        time.sleep(0.2)
 
 
 @make_calling
@@ -110,7 +126,7 @@ def finish(arguments: argparse.Namespace, package: dict[str, Any]) -> int:
     if (
         status == "Delivered"
         and addressee_name
-        and (unreached_reason := addressee.find_unreached_reason(arguments.port, package))
+        and (unreached_reason := find_unreached_reason(arguments.port, package))
     ):
         print(
             f"fieldagent: received by the hub, but {escape_line(unreached_reason)}", file=sys.stderr

@@ -1,4 +1,6 @@
-"""`fieldagent setup`: detects the connected devices, and writes settings for them."""
+"""`fieldagent setup`: detects the connected devices, and writes settings for them. `fieldagent
+radio`: shows the radio at a port, its settings, and its problems.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +13,14 @@ from pathlib import Path
 from typing import Any
 
 from fieldagent.agent.settings import INSTALLED, get_default_path
-from fieldagent.cli.kit.radio import encode_state, format_state_lines
 from fieldagent.kit import proposal
-from fieldagent.kit.devices import FoundDevice, detect_devices, get_all_kinds
+from fieldagent.kit.devices import (
+    FoundDevice,
+    detect_device,
+    detect_devices,
+    get_all_kinds,
+    get_radios,
+)
 from fieldagent.kit.proposal import SEAT_ORDER, Proposal, propose
 from fieldagent.kit.provision import write_settings_file
 from fieldagent.kit.serial_ports import find_lasting_name, is_same_port, list_serial_ports
@@ -172,3 +179,42 @@ def _choose_exit_code(devices: list[FoundDevice], plan: Proposal) -> int:
     if plan.needed or any(each.trouble for each in devices):
         return SETTINGS
     return OK if plan.settings or plan.unchanged else MISSING
+
+
+def query_radio(arguments: argparse.Namespace) -> int:
+    """Query the device at the port without changing it. Return MISSING if no radio is recognised,
+    and SETTINGS if the radio has a problem.
+    """
+    device = run_breakable(detect_device, arguments.place, get_radios())
+    if arguments.json:
+        print(json.dumps(encode_state(device)))
+    elif device.report is None:
+        print(f"fieldagent: {escape_line(device.reason)}", file=sys.stderr)
+    else:
+        for line in format_state_lines(device):
+            print(escape_line(line))
+    if device.report is None:
+        return MISSING
+    return SETTINGS if device.trouble else OK
+
+
+def encode_state(device: FoundDevice) -> dict[str, Any]:
+    """Return the state of a port, for programs."""
+    facts = (
+        {} if device.report is None else {"is": device.report.device_kind, **device.report.facts}
+    )
+    return {
+        "port": device.place,
+        "kind": device.kind or None,
+        **facts,
+        "trouble": list(device.trouble),
+        "why": device.reason or None,
+    }
+
+
+def format_state_lines(device: FoundDevice) -> list[str]:
+    """Return the state of a port, for people."""
+    if device.report is None:
+        return [device.reason]
+    trouble_lines = [f"BAD {each}" for each in device.trouble]
+    return [device.report.device_kind, *device.report.lines, *trouble_lines]

@@ -44,7 +44,7 @@ sos [Alarm] -> sos:run_sos @waiting: send an SOS, repeated until someone answers
   | --words: list the canned messages that take one or two bytes by radio or satellite
   --by NAME: with --take: name of the person who takes over
   --yes: do not ask before sending
-checkin [Alarm] -> check_in:check_in @waiting: raise an alarm if nothing arrives from this kit
+checkin [Alarm] -> watch:check_in @waiting: raise an alarm if nothing arrives from this kit
   |! --in 4h duration >within: longest time between two messages at the hub
   |! --done: stop the check-in
 track [Packages] -> track:track @local: post positions from gpsd until stopped
@@ -63,7 +63,7 @@ cancel -> watch:cancel @local: cancel a waiting Package
   --channel {CHANNEL}: on this channel only
 show -> watch:show_package @local: show the history of a Package
   id int: number of the Package
-sent [Packages] -> sent:print_sent @local: list sent Packages, newest first
+sent [Packages] -> listing:print_sent @local: list sent Packages, newest first
   = sent, show: list sent Packages; show the history of one
   --state (waiting|Delivered|Error|Collapsed|Canceled): only Packages with this status
   --kind (message|location|waypoint|data): only Packages of this kind
@@ -73,10 +73,10 @@ queue [Packages] -> watch:queue @local: show or clear waiting Packages
   --channel {CHANNEL}: only Packages that wait for this channel
   --clear: cancel all waiting Packages except an open SOS
 status [Start] -> watch:print_status @local: show the state of the agent and its channels
-people [Packages] -> people:print_people @local: list addressees: users, groups and kits
-neighbours -> neighbours:print_neighbours @local: list stations heard by radio: time, signal, and
+people [Packages] -> listing:print_people @local: list addressees: users, groups and kits
+neighbours -> listing:print_neighbours @local: list stations heard by radio: time, signal, and
       routes to the hub
-commands [Hub] -> commands:print_commands @local: list commands from the hub, and the answers
+commands [Hub] -> listing:print_commands @local: list commands from the hub, and the answers
 inbound [Packages]: show inbound payloads and their results
 inbound list -> watch:print_inbound @local: list inbound payloads
   --state (waiting|handed|dead): only payloads in this state; dead: refused by a hook
@@ -93,7 +93,7 @@ satellite trace -> satellite:print_trace @local: print the last traffic on the s
       a fault
   --payloads: include the content of messages
   --channel {CHANNEL}=Satellite: channel (Satellite)
-radio [Devices] -> radio:query_radio: show the radio at a port, its configuration and its faults
+radio [Devices] -> setup:query_radio: show the radio at a port, its configuration and its faults
   = radio, neighbours: show a radio; list the stations it has heard
   place PORT: a serial port, or tcp://host
   --json: print JSON
