@@ -29,7 +29,7 @@ from fieldagent.agent.outbound.channel_queue import ChannelQueue
 from fieldagent.agent.outbound.cost import Cost, compute_costs
 from fieldagent.agent.outbound.ending import Endings
 from fieldagent.agent.outbound.hub_piggyback import HubPiggyback
-from fieldagent.agent.outbound.intake import Intake
+from fieldagent.agent.outbound.intake import Intake, Resume
 from fieldagent.agent.outbound.item_identity import make_entry
 from fieldagent.agent.outbound.outbox import ChannelOutbox
 from fieldagent.agent.outbound.package_state import (
@@ -38,7 +38,6 @@ from fieldagent.agent.outbound.package_state import (
     get_package_state,
 )
 from fieldagent.agent.outbound.packing import Packing
-from fieldagent.agent.outbound.resume import Resume
 from fieldagent.package.delivery import FanOut
 from fieldagent.package.package import Channel, Package, Status
 from fieldagent.package.payload import Identity

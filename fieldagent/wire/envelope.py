@@ -54,8 +54,8 @@ from fieldagent.wire.items import (
     make_track_fix,
 )
 from fieldagent.wire.kit_status import decode_version, encode_version
-from fieldagent.wire.member import expect, is_in_range, is_int, read_bytes, read_text
-from fieldagent.wire.tag import find_key
+from fieldagent.wire.seal import find_key
+from fieldagent.wire.strict_cbor import expect, is_in_range, is_int, read_bytes, read_text
 from fieldagent.wire.text_code import pack, unpack
 from fieldagent.wire.track import COUNT_MAX, decode_track, encode_track
 

@@ -15,9 +15,9 @@ import cbor2
 from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.wire import strict_cbor
 from fieldagent.wire.errors import RemoteProtocolError
-from fieldagent.wire.member import is_in_range, is_int
-from fieldagent.wire.tag import TAG_BYTES, tag
-from fieldagent.wire.zigzag import unzigzag, zigzag
+from fieldagent.wire.seal import TAG_BYTES, tag
+from fieldagent.wire.strict_cbor import is_in_range, is_int
+from fieldagent.wire.track import unzigzag, zigzag
 
 VERSION = 1
 

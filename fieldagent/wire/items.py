@@ -19,8 +19,8 @@ from fieldagent.package.package import (
     Waypoint,
     convert_to_date,
 )
-from fieldagent.wire.member import expect, is_in_range, is_int, read_bytes, read_text
-from fieldagent.wire.tag import TAG_BYTES
+from fieldagent.wire.seal import TAG_BYTES
+from fieldagent.wire.strict_cbor import expect, is_in_range, is_int, read_bytes, read_text
 from fieldagent.wire.track import LATITUDE_MAX, LONGITUDE_MAX, UNIT, TrackFix
 
 _POSITION = struct.Struct(">ii")

@@ -19,7 +19,7 @@ import cbor2
 from fieldagent.package.package import IncidentUpdate
 from fieldagent.wire.command import RemoteCommand
 from fieldagent.wire.envelope import derive_key
-from fieldagent.wire.tag import TAG_BYTES
+from fieldagent.wire.seal import TAG_BYTES
 
 
 def derive_proof_key(secret: bytes) -> bytes:

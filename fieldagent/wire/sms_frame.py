@@ -26,7 +26,7 @@ from collections.abc import Sequence
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.wire.envelope import derive_key
 from fieldagent.wire.errors import LocalProtocolError, RemoteProtocolError
-from fieldagent.wire.tag import TAG_BYTES, tag
+from fieldagent.wire.seal import TAG_BYTES, tag
 
 VERSION = 1
 MARK = "fa:"

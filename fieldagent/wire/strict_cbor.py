@@ -1,4 +1,5 @@
 """The part of CBOR (RFC 8949) that our formats use: definite lengths, 64-bit integers, and no tags.
+Also checks the members that a peer has sent.
 
 A general decoder would build everything that tags in untrusted bytes request: patterns, fractions,
 integers of 500 000 bits, or structures that contain themselves. So all unused features are refused
@@ -90,3 +91,35 @@ def _read_head(data: bytes, offset: int) -> tuple[int, int, int]:
     if length in _EXTRA:
         length = int.from_bytes(data[offset + 1 : argument_start], "big")
     return major, length, argument_start
+
+
+def is_int(value: Any) -> bool:
+    """Return True if the value is an integer, but not a bool."""
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def is_in_range(value: Any, *, minimum: int = -(2**32), maximum: int = 2**32 - 1) -> bool:
+    """Return True if the value is an integer in the range, by default the range of 4 bytes in
+    CBOR.
+    """
+    return is_int(value) and minimum <= value <= maximum
+
+
+def expect(condition: bool, missing_part: str) -> None:
+    """Raise ValueError if `condition` is False. The message states that `missing_part` is
+    missing.
+    """
+    if not condition:
+        raise ValueError(f"{missing_part} is missing")
+
+
+def read_text(value: Any) -> str:
+    """Return a text member. Raises ValueError for any other value."""
+    expect(isinstance(value, str), "text")
+    return str(value)
+
+
+def read_bytes(value: Any) -> bytes:
+    """Return a byte string member. Raises ValueError for any other value."""
+    expect(isinstance(value, bytes), "bytes")
+    return bytes(value)

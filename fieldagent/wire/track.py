@@ -12,7 +12,17 @@ from itertools import accumulate, pairwise
 from typing import TypeAlias
 
 from fieldagent.system.lazy_dataclass import dataclass
-from fieldagent.wire.zigzag import unzigzag, zigzag
+
+
+def zigzag(value: int) -> int:
+    """Return the code of a signed number. The code is never negative."""
+    return 2 * value if value >= 0 else -2 * value - 1
+
+
+def unzigzag(code: int) -> int:
+    """Return the signed number that has the code `code`."""
+    return -(code + 1 >> 1) if code & 1 else code >> 1
+
 
 UNIT = 100
 """Unit of a track in 1e-7 degree, the unit of other positions: 1e-5 degree, at most 1.1 m."""

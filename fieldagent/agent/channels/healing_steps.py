@@ -21,7 +21,7 @@ from fieldagent.agent.channels.healing import STEPS_AN_HOUR, Healing, HealingLad
 from fieldagent.agent.channels.serial_port import PortLost, open_serial
 from fieldagent.system.finding import Finding
 from fieldagent.system.folder import replace_file
-from fieldagent.system.process_group import end_group
+from fieldagent.system.signals import end_group
 
 DEADLINE_S = 120.0
 """Longest time in seconds for the command. It must be less than the time after which the watchdog

@@ -21,7 +21,7 @@ from types import MappingProxyType
 import trio
 
 from fieldagent.system import waits
-from fieldagent.system.process_group import end_group
+from fieldagent.system.signals import end_group
 from fieldagent.webhook.delivery import Delivery, HandoverOutcome, HandoverResult
 
 log = logging.getLogger(__name__)

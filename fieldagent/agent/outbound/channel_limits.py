@@ -21,7 +21,7 @@ from fieldagent.wire.envelope import Entry, Fragment, encode
 from fieldagent.wire.errors import LocalProtocolError
 from fieldagent.wire.fragments import FRAGMENTS_MAX, add_checksum, cut_into_fragments, split
 from fieldagent.wire.sbd import MO_BYTES
-from fieldagent.wire.tag import TAG_BYTES
+from fieldagent.wire.seal import TAG_BYTES
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,7 +42,7 @@ from fieldagent.wire.envelope import (
 )
 from fieldagent.wire.errors import LocalProtocolError
 from fieldagent.wire.fragments import ASK_AFTER_S, ASK_UNTIL_S, SILENCE_GROWTH_FACTOR, split
-from fieldagent.wire.tag import TAG_BYTES
+from fieldagent.wire.seal import TAG_BYTES
 
 PICTURE_PARTS = 8
 """Largest number of satellite messages for a picture, such as a thumbnail."""

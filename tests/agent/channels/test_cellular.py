@@ -778,7 +778,7 @@ async def test_hanging_recovery_command_is_killed_with_children(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("fieldagent.agent.channels.healing_steps.DEADLINE_S", 0.5)
-    monkeypatch.setattr("fieldagent.system.process_group.GRACE_S", 0.5)
+    monkeypatch.setattr("fieldagent.system.signals.GRACE_S", 0.5)
     mark = tmp_path / "child"
     await run_command(
         "cellular-recovery-command",

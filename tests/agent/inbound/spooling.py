@@ -11,8 +11,7 @@ from typing import Any
 
 import trio
 
-from fieldagent.agent.inbound.dispatch import dispatch
-from fieldagent.agent.inbound.hooks import JournalSpool
+from fieldagent.agent.inbound.hooks import JournalSpool, dispatch
 from fieldagent.agent.journal import inbound
 from fieldagent.agent.journal.inbound import Received
 from fieldagent.agent.journal.journal import Journal

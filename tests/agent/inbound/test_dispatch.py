@@ -13,7 +13,7 @@ import trio.testing
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fieldagent.agent.inbound.dispatch import UNREADABLE
+from fieldagent.agent.inbound.hooks import UNREADABLE
 from fieldagent.webhook import schedule
 from fieldagent.webhook.delivery import Delivery, HandoverOutcome, HandoverResult
 from fieldagent.webhook.schedule import DELAY_MAX_S, SCHEDULE, compute_delay, compute_wait

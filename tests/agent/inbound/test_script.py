@@ -24,7 +24,7 @@ from fieldagent.agent.inbound.script import (
     make_environment,
     run_script,
 )
-from fieldagent.system import process_group
+from fieldagent.system import signals
 from fieldagent.webhook.delivery import Delivery, HandoverOutcome, HandoverResult
 from tests.processes import until_async
 
@@ -46,7 +46,7 @@ async def run(
 @pytest.fixture
 def brief(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wait less than the product does for commands that ignore SIGTERM or leave children."""
-    monkeypatch.setattr(process_group, "GRACE_S", 0.3)
+    monkeypatch.setattr(signals, "GRACE_S", 0.3)
     monkeypatch.setattr(script, "LINGER_S", 0.3)
 
 

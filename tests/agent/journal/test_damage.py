@@ -15,7 +15,7 @@ from fieldagent.agent.journal import high_water
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.journal.opening import open_journal
 from fieldagent.agent.journal.schema import JOURNAL as SCHEMA
-from fieldagent.agent.outbound.resume import RESUME_BATCH
+from fieldagent.agent.outbound.intake import RESUME_BATCH
 from tests.processes import MODULE, Agent, agent, sky, until
 
 JOURNAL = "state/journal.sqlite3"

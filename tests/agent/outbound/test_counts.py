@@ -10,7 +10,7 @@ import pytest
 import trio
 
 from fieldagent.agent.outbound import cancel, packing, piggyback
-from fieldagent.agent.outbound.resume import RESUME_BATCH, Resume
+from fieldagent.agent.outbound.intake import RESUME_BATCH, Resume
 from fieldagent.package.package import Message
 from fieldagent.wire.envelope import Entry, encode
 from fieldagent.wire.outcome import Outcome

@@ -21,9 +21,8 @@ from fieldagent.agent.channels.radio_modem import AirReception, RadioModem
 from fieldagent.agent.inbound.reception import Inbox
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.outbound.ending import Endings
-from fieldagent.agent.outbound.intake import Intake
+from fieldagent.agent.outbound.intake import Intake, Resume
 from fieldagent.agent.outbound.outbox import ChannelOutbox
-from fieldagent.agent.outbound.resume import Resume
 from fieldagent.extensions.lab.simulator.air import Impairments, SharedAir, read_topology
 from fieldagent.extensions.lab.simulator.node import SimulatedNode
 from fieldagent.extensions.lab.simulator.nodes import Nodes

@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 import trio
 
-from fieldagent.agent.inbound.dispatch import dispatch
-from fieldagent.agent.inbound.hooks import JournalSpool
+from fieldagent.agent.inbound.hooks import JournalSpool, dispatch
 from fieldagent.webhook.delivery import Delivery, HandoverOutcome, HandoverResult
 from tests.extensions.lab.simulator.test_simulate_node import nodes
 from tests.extensions.radio import radio_kit

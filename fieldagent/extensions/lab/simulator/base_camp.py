@@ -33,7 +33,7 @@ from fieldagent.wire.envelope import (
 from fieldagent.wire.errors import RemoteProtocolError
 from fieldagent.wire.fragments import join, split
 from fieldagent.wire.sbd import MT_BYTES
-from fieldagent.wire.tag import TAG_BYTES
+from fieldagent.wire.seal import TAG_BYTES
 
 ORIGIN = 1
 BODIES_KEPT = 20

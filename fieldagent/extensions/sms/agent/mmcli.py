@@ -22,7 +22,7 @@ from fieldagent.extensions.sms.sms_modem import SEND_SECONDS, SendResult
 from fieldagent.system import waits
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.lazy_named_tuple import NamedTuple
-from fieldagent.system.process_group import end_group
+from fieldagent.system.signals import end_group
 from fieldagent.wire.errors import RemoteProtocolError
 from fieldagent.wire.outcome import Outcome
 from fieldagent.wire.sms_pdu import Deliver, Submit
