@@ -20,7 +20,7 @@ from pathlib import Path
 
 import api_page
 
-from fieldagent.system.named_object import import_own
+from fieldagent.system.extension import import_own
 
 ROOT = Path(__file__).resolve().parent.parent
 DEFAULT = ROOT / "dist/site"

@@ -18,7 +18,7 @@ import trio
 
 from fieldagent.extensions import list_places
 from fieldagent.http.web_socket import WebSocketClosed
-from fieldagent.system.named_object import import_own
+from fieldagent.system.extension import import_own
 from fieldagent.wire import trace
 from fieldagent.wire.trace import CAME, HAPPENED, SENT, TraceRecord
 

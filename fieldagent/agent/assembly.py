@@ -41,9 +41,9 @@ from fieldagent.agent.outbound.packing import Packing
 from fieldagent.agent.part_service import PartBase, PartHost, PartPlan, PartService
 from fieldagent.agent.settings import Settings, get_channels
 from fieldagent.package.package import Channel
+from fieldagent.system.extension import import_own
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.lazy_named_tuple import NamedTuple
-from fieldagent.system.named_object import import_own
 from fieldagent.system.price import Price
 from fieldagent.wire import trace
 from fieldagent.wire.envelope import derive_key

@@ -14,8 +14,8 @@ from fieldagent.agent.channels.contract import ChannelLink, IpTurn, Outbox, Rece
 from fieldagent.agent.channels.healing import Healing
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.kit_part import find_enabled_parts
+from fieldagent.system.extension import import_own
 from fieldagent.system.lazy_named_tuple import NamedTuple
-from fieldagent.system.named_object import import_own
 
 
 class BearerOutbox(Outbox, Protocol):

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from fieldagent.agent.channels.recognition import Recognition
 from fieldagent.extensions import list_places
+from fieldagent.system.extension import import_named_object, import_own
 from fieldagent.system.lazy_dataclass import dataclass
-from fieldagent.system.named_object import import_named_object, import_own
 from fieldagent.system.properties import Key, WrongProperty
 
 if TYPE_CHECKING:

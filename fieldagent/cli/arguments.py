@@ -11,7 +11,7 @@ from fieldagent.cli.kit.table import COMMANDS, HELP
 from fieldagent.cli.table import Command, add_commands
 from fieldagent.extensions import list_places
 from fieldagent.system.exit_codes import USAGE
-from fieldagent.system.named_object import import_own
+from fieldagent.system.extension import import_own
 
 SEPARATE_TABLES = {
     "hub": "fieldagent.cli.hub.table:COMMANDS",

@@ -13,8 +13,7 @@ import importlib
 from collections.abc import Mapping
 from functools import cache
 
-from fieldagent.system.extension import Extension
-from fieldagent.system.named_object import import_named_object
+from fieldagent.system.extension import Extension, import_named_object
 
 NAMES = (
     "desk",

@@ -16,8 +16,8 @@ from fieldagent.http.message import Admission, Judge, Request, Response
 from fieldagent.http.problem import Problem
 from fieldagent.http.query import split_path
 from fieldagent.system.data_files import read_data
+from fieldagent.system.extension import import_own
 from fieldagent.system.lazy_named_tuple import NamedTuple
-from fieldagent.system.named_object import import_own
 
 
 def make_description_route(package: str, extra_files: Callable[[], Iterable[str]] = tuple) -> Route:

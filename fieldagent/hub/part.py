@@ -16,9 +16,9 @@ from fieldagent.hub.contract import ItemResult
 from fieldagent.hub.records.usage import Prices
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.package.coordinates import DatedPlace
+from fieldagent.system.extension import import_named_object
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.lazy_named_tuple import NamedTuple
-from fieldagent.system.named_object import import_named_object
 from fieldagent.system.supervisor import Note
 
 NO_ADDRESSES = "this hub sends no e-mail or SMS"

@@ -154,7 +154,7 @@ def _get_package_size(arguments: tuple[Argument, ...]) -> int:
 
 def _read_settings(arguments: Sequence[str]) -> tuple[Argument, ...]:
     """Return only the lines with settings. The program that signs the settings adds the other
-    arguments (`wire.command_settings`).
+    arguments (`wire.settings_change`).
     """
     if not arguments or not all(_SETTING.fullmatch(each) for each in arguments):
         raise NotACommand("takes settings, each as NAME=VALUE; NAME= removes one")

@@ -1,4 +1,5 @@
-"""Text of a settings change for one kit. The kit's operator reads and signs it.
+"""Text of a settings change for one kit, and its compact form in a command. The kit's operator
+reads and signs the text.
 
     fieldagent settings
     device: kit-ada
@@ -9,6 +10,18 @@
 `kit` is the SHA-256 of the kit's hub-token in hexadecimal, so that another kit refuses the text.
 `number` is the Unix time when the text was written, or the last number plus 1 if this is higher. A
 kit accepts each number only once. A setting without a value after = is removed.
+
+In a command, the kit rebuilds the signed text, because it knows the head of the text, and the
+number is the command's number. The signature is a complete minisign signature. The kit's root unit
+verifies it in the same way as settings that arrive over the link.
+
+| argument | |
+|---|---|
+| text | the kit's name at the hub |
+| text | the settings, one line `NAME=VALUE` each |
+| 74 bytes | algorithm, key and signature, as in minisign's second line |
+| text | the trusted comment |
+| 64 bytes | its signature |
 """
 
 from __future__ import annotations
@@ -18,6 +31,8 @@ import re
 from contextlib import suppress
 
 from fieldagent.system.lazy_dataclass import dataclass
+from fieldagent.wire.command import Argument
+from fieldagent.wire.minisign_text import SignatureParts, split_signature
 
 HEAD = "fieldagent settings"
 _FORM = re.compile(
@@ -73,3 +88,31 @@ def parse_change(text: str) -> SettingsChange:
 def get_kit_id(token: str) -> str:
     """Return the id of the kit with the hub-token `token`, as the text contains it."""
     return hashlib.sha256(token.encode()).hexdigest()
+
+
+UNTRUSTED_COMMENT = "by a command"
+
+
+def make_command_arguments(change: SettingsChange, signature: str) -> tuple[Argument, ...]:
+    """Return the arguments of the command for a change. `signature` is minisign's file. Raises
+    ValueError if it is invalid.
+    """
+    lines = "\n".join(f"{name}={value}" for name, value in change.pairs)
+    return (change.device, lines, *split_signature(signature))
+
+
+def parse_command_arguments(
+    command_number: int, kit: str, arguments: tuple[Argument, ...]
+) -> tuple[str, str]:
+    """Return the signed text and its minisign signature file. `kit` is the result of
+    `settings_change.get_kit_id` for the kit's token. Raises NotAChange if a setting is invalid.
+    """
+    device, lines, first, comment, second = arguments
+    assert isinstance(first, bytes) and isinstance(second, bytes) and isinstance(comment, str)
+    pairs = (line.partition("=") for line in str(lines).split("\n"))
+    change = SettingsChange(
+        str(device), kit, command_number, tuple((name, value) for name, _, value in pairs)
+    )
+    return change.format_text(), SignatureParts(first, comment, second).format_signature(
+        UNTRUSTED_COMMENT
+    )

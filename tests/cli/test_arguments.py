@@ -14,7 +14,7 @@ import pytest
 from fieldagent.cli.arguments import build_parser
 from fieldagent.cli.command_tree import Command, list_commands
 from fieldagent.extensions import list_places
-from fieldagent.system.named_object import import_own
+from fieldagent.system.extension import import_own
 from tests.processes import MODULE, PATIENCE, agent
 
 

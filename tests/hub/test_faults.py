@@ -15,7 +15,7 @@ from typing import Any
 from fieldagent.extensions import list_places
 from fieldagent.hub.hub import PARTS
 from fieldagent.hub.part import HubPart
-from fieldagent.system.named_object import import_named_object
+from fieldagent.system.extension import import_named_object
 from tests.breaking import Break, Put, environment, until
 from tests.hub.test_cluster import contents, push
 from tests.hub.test_journey import IMEI, behind_directip, folder, message_to, posted, receiver, sky

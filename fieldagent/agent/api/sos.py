@@ -16,9 +16,10 @@ from typing import Any
 import trio
 
 from fieldagent.agent.assembly import Parts
-from fieldagent.agent.journal import check_in, incident, outbound, places
+from fieldagent.agent.journal import check_in, incident, outbound
 from fieldagent.agent.journal.incident import OWN_STATION, Incident, IncidentOver
 from fieldagent.agent.journal.journal import Journal
+from fieldagent.agent.journal.listing import find_last_own
 from fieldagent.agent.outbound import incident_status
 from fieldagent.agent.outbound.cancel import call_off, can_be_known, may_include_user_messages
 from fieldagent.agent.outbound.intake import KeyReused
@@ -87,7 +88,7 @@ class IncidentApi:
             )
             items: list[Item] = [Message(text or SOS_WITHOUT_TEXT)] if text or not is_ours else []
             items += [] if position is None else [position]
-            last = places.find_last_own(self._journal) if is_new and position is None else None
+            last = find_last_own(self._journal) if is_new and position is None else None
             # If the SOS was cancelled in the meantime, the rest of this request must not raise
             # another SOS.
             with suppress(IncidentOver):

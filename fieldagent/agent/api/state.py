@@ -35,7 +35,7 @@ from fieldagent.package.forecast import (
     measure_accuracy,
 )
 from fieldagent.package.package import Channel
-from fieldagent.system.named_object import import_own
+from fieldagent.system.extension import import_own
 
 
 def format_agent_metrics(

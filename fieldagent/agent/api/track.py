@@ -19,7 +19,7 @@ from typing import Any
 import trio
 
 from fieldagent.agent.assembly import Parts
-from fieldagent.agent.journal import places
+from fieldagent.agent.journal.listing import list_newest_positions
 from fieldagent.agent.outbound.cost import compute_costs
 from fieldagent.agent.refusals import convert_refusals
 from fieldagent.http.guard import get_required_body
@@ -125,7 +125,7 @@ async def answer_positions(parts: Parts, request: Request) -> Response:
     format_name = read_one_of(request, "format", tuple(tracks.CONTENT_TYPES)) or "geojson"
     owner = read_one_of(request, "of", ("own", "others"))
     limit = read_integer(request, "limit", DEFAULT_COUNT, range(1, NEWEST_MAX + 1))
-    own, others = await places.list_newest(parts.journal, limit)
+    own, others = await list_newest_positions(parts.journal, limit)
     entries = [*(own if owner != "others" else ()), *(others if owner != "own" else ())]
     saved = ("Content-Disposition", f'attachment; filename="fieldagent.{format_name}"')
     if format_name in tracks.DOCUMENTS:
@@ -158,7 +158,7 @@ async def _answer_day(parts: Parts, tracking: Tracking, request: Request) -> Res
     clock = parts.journal.clock
     now = datetime.fromtimestamp(clock.date(clock.now()), UTC)
     day_start = _find_day_start(dict(request.query).get("day"), now)
-    own, _ = await places.list_newest(parts.journal, SEARCHED_POSITIONS_MAX)
+    own, _ = await list_newest_positions(parts.journal, SEARCHED_POSITIONS_MAX)
     track = sorted((each for each in own if isinstance(each.place, Location)), key=_read_moment)
     pause = tracking.pause()
     end = day_start + timedelta(days=1)

@@ -16,8 +16,8 @@ from pathlib import Path
 import trio
 
 from fieldagent.extensions import list_places
+from fieldagent.system.extension import import_own
 from fieldagent.system.folder import replace_file
-from fieldagent.system.named_object import import_own
 from fieldagent.wire import trace
 from fieldagent.wire.trace import CAME, HAPPENED, SENT, TraceRecord
 

@@ -39,9 +39,8 @@ from fieldagent.system.folder import replace_file
 from fieldagent.system.minisign import NotSigned
 from fieldagent.system.signed_release import parse_release
 from fieldagent.system.wording import format_count
-from fieldagent.wire.command_settings import parse_offer
 from fieldagent.wire.kit_note import ZIPAPP, OfferReport, ProgramOffer, SettingsOffer
-from fieldagent.wire.settings_change import NotAChange, get_kit_id
+from fieldagent.wire.settings_change import NotAChange, get_kit_id, parse_command_arguments
 from fieldagent.wire.signed_delta import parse_payload
 
 log = logging.getLogger(__name__)
@@ -304,7 +303,9 @@ def _list_queued_of_kind(context: CommandContext, queue: ChannelQueue, kind: str
 async def _store_settings_offer(context: CommandContext, command_record: StoredCommand) -> None:
     kit = get_kit_id(context.settings.hub_token or "")
     try:
-        text, signature = parse_offer(command_record.number, kit, command_record.command.arguments)
+        text, signature = parse_command_arguments(
+            command_record.number, kit, command_record.command.arguments
+        )
         by_satellite = command_record.channel == Channel.SATELLITE
         body = SettingsOffer(text, signature, by_satellite).encode()
         offer_path = context.settings.state_directory / OFFER

@@ -19,8 +19,8 @@ from fieldagent.agent.journal.high_water import HighWater, raise_numbers
 from fieldagent.agent.journal.schema import JOURNAL
 from fieldagent.extensions import list_places
 from fieldagent.store.sqlite import connect, open_reader
+from fieldagent.system.extension import import_own
 from fieldagent.system.lazy_named_tuple import NamedTuple
-from fieldagent.system.named_object import import_own
 
 log = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from fieldagent.extensions import list_places
-from fieldagent.system.named_object import import_known_object
+from fieldagent.system.extension import import_known_object
 from fieldagent.system.properties import WrongProperty
 
 if TYPE_CHECKING:

@@ -37,8 +37,8 @@ from fieldagent.system.signed_release import DELTA, check_release_as
 from fieldagent.system.terminal import escape_lines, format_local_time
 from fieldagent.system.wording import describe_reason, format_count
 from fieldagent.wire.command import NotACommand, RemoteCommand, parse_command
-from fieldagent.wire.command_settings import make_arguments
 from fieldagent.wire.proof import prove_command
+from fieldagent.wire.settings_change import make_command_arguments
 from fieldagent.wire.signed_delta import make_signed_delta
 
 ANSWER_CHECK_S = 0.5
@@ -119,7 +119,7 @@ def _sign_settings(
         settings.write(file, change)
         settings.sign(file, arguments.secret_key, "-t", SET.name)
         signature = file.with_name(f"{file.name}.minisig").read_text()
-    return change.number, RemoteCommand(SET.number, make_arguments(change, signature))
+    return change.number, RemoteCommand(SET.number, make_command_arguments(change, signature))
 
 
 class _DeltaPosting(NamedTuple):

@@ -33,9 +33,9 @@ from fieldagent.kit.local_http import CallFailed, call
 from fieldagent.system.as_owner import switch_to_owner_of
 from fieldagent.system.directories import is_held
 from fieldagent.system.exit_codes import MISSING, OK, SETTINGS
+from fieldagent.system.extension import import_own
 from fieldagent.system.finding import Finding
 from fieldagent.system.lazy_named_tuple import NamedTuple
-from fieldagent.system.named_object import import_own
 from fieldagent.system.properties import InvalidSettings
 from fieldagent.system.signals import run_breakable
 from fieldagent.system.wording import describe_reason, format_count

@@ -6,7 +6,7 @@ from fieldagent.agent.channels.contract import ChannelLink
 from fieldagent.agent.channels.recognition import Recognition
 from fieldagent.extensions.people.contract import PeoplesRadio
 from fieldagent.extensions.people.settings import RADIOS
-from fieldagent.system.named_object import import_known_object
+from fieldagent.system.extension import import_known_object
 from fieldagent.system.properties import WrongProperty
 
 

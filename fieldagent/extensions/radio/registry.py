@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from fieldagent.system.named_object import import_known_object
+from fieldagent.system.extension import import_known_object
 from fieldagent.system.properties import WrongProperty
 
 if TYPE_CHECKING:

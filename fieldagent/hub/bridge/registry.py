@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from fieldagent.extensions import list_places
 from fieldagent.hub.bridge.contract import BridgeKind
-from fieldagent.system.named_object import import_named_object
+from fieldagent.system.extension import import_named_object
 
 
 def get_bridges() -> Mapping[str, BridgeKind]:

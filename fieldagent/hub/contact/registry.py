@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from fieldagent.extensions import list_places
 from fieldagent.hub.contact.contract import ContactHost, ContactKind, Notice, Send
-from fieldagent.system.named_object import import_named_object
+from fieldagent.system.extension import import_named_object
 from fieldagent.system.properties import WrongProperty
 from fieldagent.webhook.delivery import HandoverOutcome, HandoverResult
 

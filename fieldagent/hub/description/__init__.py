@@ -24,7 +24,7 @@ from fieldagent.hub.description import (
 )
 from fieldagent.hub.description.common import NUMBER, PROBLEM
 from fieldagent.page.language import LANGUAGES
-from fieldagent.system.named_object import import_own
+from fieldagent.system.extension import import_own
 
 _TABLES = (pushes, distress, devices, fleet, users, webhooks, console, service)
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 
 from fieldagent.extensions import list_places
 from fieldagent.hub.operator.contract import OperatorKind
-from fieldagent.system.named_object import import_named_object
+from fieldagent.system.extension import import_named_object
 from fieldagent.system.properties import WrongProperty
 
 OPERATORS = {

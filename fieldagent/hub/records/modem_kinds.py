@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fieldagent.extensions import list_places
-from fieldagent.system.named_object import import_named_object
+from fieldagent.system.extension import import_named_object
 from fieldagent.wire.modem_kind import SBD, ModemKind
 
 

@@ -11,11 +11,10 @@ from fieldagent.agent import outcomes
 from fieldagent.extensions.fleet import settings_trial
 from fieldagent.package.package import CommandOutcome
 from fieldagent.wire.command import parse_command
-from fieldagent.wire.command_settings import make_arguments
 from fieldagent.wire.kit_note import SettingsOffer
 from fieldagent.wire.kit_note import decode as decode_note
 from fieldagent.wire.proof import prove_command
-from fieldagent.wire.settings_change import SettingsChange, get_kit_id
+from fieldagent.wire.settings_change import SettingsChange, get_kit_id, make_command_arguments
 from tests.agent.test_remote_commands import KEY, NOW, TOKEN, at_work, signer, told
 from tests.processes import PATIENCE
 from tests.signer import Signer
@@ -34,7 +33,7 @@ async def test_remote_settings_reach_roots_unit_with_the_operators_signature(
     )
     signed = tmp_path / "text"
     signed.write_text(change.format_text())
-    arguments = make_arguments(change, signer.sign(signed))
+    arguments = make_command_arguments(change, signer.sign(signed))
     command = prove_command(NOW, replace(parse_command(["set", "a=b"]), arguments=arguments), KEY)
     state = tmp_path / "state"
     state.mkdir()

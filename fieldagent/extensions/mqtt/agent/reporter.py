@@ -14,8 +14,9 @@ from typing import Any, NoReturn
 
 import trio
 
-from fieldagent.agent.journal import changes, inbound, outbound, places
+from fieldagent.agent.journal import changes, inbound, outbound
 from fieldagent.agent.journal.journal import Journal
+from fieldagent.agent.journal.listing import list_newest_positions
 from fieldagent.agent.journal.records import DamagedPackage, StoredPackage
 from fieldagent.agent.outbound.day_budget import DayBudget
 from fieldagent.agent.outbound.package_state import UnknownPackage, get_package_state, list_reached
@@ -101,7 +102,7 @@ class Reporter:
         published = b""
         while True:
             moved = self._moved
-            own, _ = await places.list_newest(self._journal, POSITIONS_READ_MAX)
+            own, _ = await list_newest_positions(self._journal, POSITIONS_READ_MAX)
             positions = [
                 replace(each.place, timestamp=each.moment)
                 for each in own

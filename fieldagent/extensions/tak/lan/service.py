@@ -19,8 +19,9 @@ from typing import Any, NoReturn
 import trio
 
 from fieldagent.agent.channels.contract import ChannelLink, LinkState
-from fieldagent.agent.journal import changes, places
+from fieldagent.agent.journal import changes
 from fieldagent.agent.journal.journal import Journal
+from fieldagent.agent.journal.listing import list_newest_positions
 from fieldagent.agent.outbound.day_budget import DayBudget
 from fieldagent.agent.part_service import PartBase, PartHost, PartPlan, PartService
 from fieldagent.extensions.tak import events as tak
@@ -156,7 +157,7 @@ class TakLan(PartService):
         while True:
             now = self._journal.clock.date(self._journal.clock.now())
             self._unsaid += self._list_arrived(now)
-            own, others = await places.list_newest(self._journal, LOOKED_AT)
+            own, others = await list_newest_positions(self._journal, LOOKED_AT)
             users = outward.list_users(self._own_unit, own, others)
             again = self._list_rings(users, now) + self._list_positions(users, now)
             while self._unsaid:
