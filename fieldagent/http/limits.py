@@ -1,5 +1,6 @@
 """Limits of the resources that one peer may use: sizes, times and numbers, and the CPU seconds that
-the steps of a caller's tasks take in this thread.
+the steps of a caller's tasks take in this thread. Also the limits of unauthenticated callers at
+listeners without HTTP: the number of connections, and the CPU time of each source.
 
 Each caller has accounts with a share of a core. A caller that has spent more than its share must
 wait for its turn, in order of arrival, and gets the status 429 after `TURN_WAIT_MAX_S`. Other
@@ -13,8 +14,8 @@ from __future__ import annotations
 import hashlib
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Collection, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
 import trio
@@ -23,6 +24,7 @@ from fieldagent.http.address import Network, find_source, is_in
 from fieldagent.http.headers import read_cookie
 from fieldagent.http.message import Request
 from fieldagent.http.problem import Problem
+from fieldagent.system import waits
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.price import charge_nobody, charge_to, get_payer
@@ -392,3 +394,50 @@ class PacedVisit(Visit):
     def record_refusal(self, head: Request, status: int) -> None:
         if status == 401:
             self._pace.forget(head)
+
+
+class UnauthenticatedLimit:
+    """Limit of at most `maximum` connections, each for at most `seconds`. `pace.measure_work` must
+    be active during the connections.
+    """
+
+    def __init__(self, maximum: int, seconds: float) -> None:
+        self.pace = CpuPace(cookie="")
+        self._maximum = maximum
+        self._seconds = seconds
+        self._by_source: dict[str, dict[trio.CancelScope, None]] = {}
+        """Connections by source, the oldest first."""
+
+    @asynccontextmanager
+    async def admit(self, address: str) -> AsyncIterator[PacedVisit]:
+        """Charge the source of `address` for the CPU time of the block. The block is cancelled
+        after `seconds`, or earlier to make space for another connection. In that case, the source
+        with the most connections loses its oldest connection. Raises Problem 429 if the source uses
+        too much processor time.
+        """
+        if self.pace.is_crowded(address):
+            raise Problem(429)
+        while sum(map(len, self._by_source.values())) >= self._maximum:
+            self._end_one()
+        source, visit = find_source(address), self.pace.visit(address)
+        visit.begin()
+        try:
+            with waits.move_on_after(self._seconds) as scope:
+                self._by_source.setdefault(source, {})[scope] = None
+                await visit.wait_for_turn()
+                yield visit
+        finally:
+            self._forget(source, scope)
+            visit.end()
+
+    def _end_one(self) -> None:
+        source = max(self._by_source, key=lambda each: len(self._by_source[each]))
+        oldest = next(iter(self._by_source[source]))
+        oldest.cancel()
+        self._forget(source, oldest)
+
+    def _forget(self, source: str, scope: trio.CancelScope) -> None:
+        connections_left = self._by_source.get(source, {})
+        connections_left.pop(scope, None)
+        if not connections_left:
+            self._by_source.pop(source, None)

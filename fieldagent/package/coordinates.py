@@ -1,10 +1,11 @@
-"""Positions, and degrees in the forms that people write: decimal with a point or comma, or with
-minutes and seconds.
+"""Positions, degrees in the forms that people write (decimal with a point or comma, or with minutes
+and seconds), and the distance between two places.
 """
 
 from __future__ import annotations
 
 import re
+from math import asin, cos, radians, sin, sqrt
 
 from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.sentence import sentence
@@ -92,3 +93,16 @@ def parse_decimal(text: str) -> float:
 
 def _apply_sign(sign: str, value: float) -> float:
     return -value if sign == "-" else value
+
+
+EARTH = 6_371_008.8
+"""Mean radius of the earth in metres (IUGG)."""
+
+
+def compute_distance(
+    latitude: float, longitude: float, latitude_2: float, longitude_2: float
+) -> float:
+    """Return the metres between two places in degrees, along a great circle (haversine)."""
+    north, east = radians(latitude_2 - latitude), radians(longitude_2 - longitude)
+    across = cos(radians(latitude)) * cos(radians(latitude_2)) * sin(east / 2) ** 2
+    return 2 * EARTH * asin(min(1.0, sqrt(sin(north / 2) ** 2 + across)))

@@ -18,9 +18,9 @@ from fieldagent.http.limits import (
     KNOWN_CALLER,
     WAITING_CONNECTIONS_MAX,
     Limits,
+    UnauthenticatedLimit,
 )
 from fieldagent.http.problem import Problem
-from fieldagent.http.unproved import UnauthenticatedLimit
 from tests.http.serving import HOST, serving
 
 ROOT = Path(fieldagent.__file__).parent

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import field, replace
 
-from fieldagent.package import great_circle
+from fieldagent.package import coordinates
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.wire.gpsd import Fix
 
@@ -117,4 +117,4 @@ class Track:
 
 def compute_distance(a: Fix, b: Fix) -> float:
     """Return the distance in metres along a great circle."""
-    return great_circle.compute_distance(a.latitude, a.longitude, b.latitude, b.longitude)
+    return coordinates.compute_distance(a.latitude, a.longitude, b.latitude, b.longitude)

@@ -17,7 +17,13 @@ from fieldagent.hub.access.device_keys import derive_proof_keys, read_secrets
 from fieldagent.hub.access.directory import find_device_of_imei, find_disabled_device
 from fieldagent.hub.contract import Bearer, Device, Estimate, UnknownDevice
 from fieldagent.hub.field import check_in, dead_letters, positions, trackers
-from fieldagent.hub.field.arrival import KitMessage, is_stored, mark_arrived
+from fieldagent.hub.field.arrival import (
+    KitMessage,
+    find_doubt,
+    find_neighbour,
+    is_stored,
+    mark_arrived,
+)
 from fieldagent.hub.field.kit_items import (
     IntakeResult,
     KitItems,
@@ -35,7 +41,6 @@ from fieldagent.hub.field.kit_receipts import (
     store_command_answer,
     store_journal_number,
 )
-from fieldagent.hub.field.neighbour import find_doubt, find_neighbour
 from fieldagent.hub.part import send_to_address
 from fieldagent.hub.records import (
     contact,

@@ -23,9 +23,9 @@ import trio
 from fieldagent.hub.access.device_keys import derive_proof_keys
 from fieldagent.hub.access.directory import is_member
 from fieldagent.hub.contract import Bearer, Device
+from fieldagent.hub.field.arrival import find_doubt, find_neighbour
 from fieldagent.hub.field.kit_items import make_posting
 from fieldagent.hub.field.mobile_originated import resolve_names
-from fieldagent.hub.field.neighbour import find_doubt, find_neighbour
 from fieldagent.hub.records import contact, kit_report, ledger, numbering, rebuild
 from fieldagent.hub.records.fragments import UNAUTHENTICATED_COLUMN
 from fieldagent.hub.records.ledger import Posting

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 import trio
 
 from fieldagent.http.address import LOOPBACK_NETWORKS, Network, is_in
+from fieldagent.http.limits import UnauthenticatedLimit
 from fieldagent.http.listeners import get_port, open_listeners
 from fieldagent.http.problem import Problem
-from fieldagent.http.unproved import UnauthenticatedLimit
 from fieldagent.hub.contract import Estimate
 from fieldagent.hub.operator.contract import (
     NO_MODEM,

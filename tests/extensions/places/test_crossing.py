@@ -14,8 +14,7 @@ from fieldagent.extensions.places.hub.crossing import (
     FenceSide,
     compute_crossing,
 )
-from fieldagent.package.coordinates import DatedPlace
-from fieldagent.package.great_circle import EARTH
+from fieldagent.package.coordinates import EARTH, DatedPlace
 
 HUT = shape.make_circle(45.0, 7.0, 500)
 METRE = 180 / 3.141592653589793 / EARTH

@@ -14,7 +14,7 @@ from shapely.geometry import Polygon as TheirPolygon
 
 from fieldagent.extensions.places.hub import shape
 from fieldagent.extensions.places.hub.shape import WrongShape, compute_distance_outside
-from fieldagent.package.great_circle import EARTH
+from fieldagent.package.coordinates import EARTH
 
 DEGREE = EARTH * radians(1)
 SQUARE = [[7, 45], [8, 45], [8, 46], [7, 46], [7, 45]]

@@ -15,7 +15,7 @@ from itertools import pairwise
 from math import cos, hypot, inf, radians, remainder
 from typing import Any
 
-from fieldagent.package.great_circle import EARTH, compute_distance
+from fieldagent.package.coordinates import EARTH, compute_distance
 from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.sentence import sentence
 

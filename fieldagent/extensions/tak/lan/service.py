@@ -33,8 +33,8 @@ from fieldagent.extensions.tak.lan.door import LanAdmission
 from fieldagent.extensions.tak.lan.outward import LanAlert
 from fieldagent.extensions.tak.lan.settings import TakLanSettings
 from fieldagent.extensions.tak.map_events import SentPosition
+from fieldagent.http.limits import UnauthenticatedLimit
 from fieldagent.http.problem import Problem
-from fieldagent.http.unproved import UnauthenticatedLimit
 from fieldagent.system import waits
 from fieldagent.system.error_groups import get_all_errors
 from fieldagent.system.supervisor import Note

@@ -31,13 +31,12 @@ from fieldagent.extensions.tak.server.exchange import Exchange, TakGuest
 from fieldagent.extensions.tak.server.phone import PhoneHost
 from fieldagent.http.certificate import Certificate
 from fieldagent.http.guard import check_host
-from fieldagent.http.limits import CpuPace
+from fieldagent.http.limits import CpuPace, UnauthenticatedLimit
 from fieldagent.http.listeners import ListenFailed, open_listeners
 from fieldagent.http.peer import enable_keepalive
 from fieldagent.http.problem import Problem
 from fieldagent.http.routes import make_router
 from fieldagent.http.server import Limits, serve
-from fieldagent.http.unproved import UnauthenticatedLimit
 from fieldagent.hub.bridge.contract import BridgeHost
 from fieldagent.hub.store.contract import ANY_WRITE_TOPIC, Store
 from fieldagent.hub.store.persist import skip_if_unavailable
