@@ -26,7 +26,7 @@ PURE = {
     "system.data_files",
     "system.lazy_dataclass",
     "system.lazy_named_tuple",
-    "system.sentence",
+    "system.wording",
     "package",
     "wire",
     "webhook.schedule",

@@ -29,7 +29,7 @@ from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.price import charge_nobody, charge_to, get_payer
 from fieldagent.system.rate import format_retry_after
-from fieldagent.system.sentence import sentence
+from fieldagent.system.wording import sentence
 
 
 @dataclass(frozen=True, slots=True)

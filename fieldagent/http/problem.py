@@ -7,7 +7,7 @@ from http import HTTPStatus
 from typing import Any
 
 from fieldagent.http.message import Response, make_json_response
-from fieldagent.system.sentence import sentence
+from fieldagent.system.wording import sentence
 
 _TITLES = {413: "Content Too Large", 414: "URI Too Long", 422: "Unprocessable Content"}
 """Titles of RFC 9110, because older versions of Python have the titles of RFC 2616."""

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from fieldagent.http.message import Admission, Handler, Judge, Request, Response
 from fieldagent.http.problem import Problem
 from fieldagent.store.group import StoreFailed, StoreFull, StoreUnavailable
-from fieldagent.system.sentence import sentence
+from fieldagent.system.wording import sentence
 
 RETRY_AFTER_S = 5
 """Seconds after which a caller may try again. The store tries to reach its database more often."""

@@ -8,7 +8,7 @@ import re
 from math import asin, cos, radians, sin, sqrt
 
 from fieldagent.system.lazy_named_tuple import NamedTuple
-from fieldagent.system.sentence import sentence
+from fieldagent.system.wording import sentence
 
 # Keep the patterns as text: `re` compiles them at first use, and most kits never use them.
 _NUMBER = r"([0-9]+(?:[.,][0-9]*)?|[.,][0-9]+)"

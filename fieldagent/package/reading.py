@@ -41,7 +41,7 @@ from fieldagent.package.package import (
 from fieldagent.package.strict_json import load_document
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.lazy_named_tuple import NamedTuple
-from fieldagent.system.sentence import Sentence, sentence
+from fieldagent.system.wording import Sentence, sentence
 
 ITEM_BYTES_MAX = 100_000
 """Maximum bytes of a text or data, so that the item fits, with its sender's name, into one message

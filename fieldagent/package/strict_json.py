@@ -10,7 +10,7 @@ import json
 import re
 from typing import Any
 
-from fieldagent.system.sentence import Sentence, sentence
+from fieldagent.system.wording import Sentence, sentence
 
 MEMBERS_MAX = 64
 """Maximum members of one object or array. The largest object of the interface, a push, has 13

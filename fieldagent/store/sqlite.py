@@ -35,7 +35,7 @@ from fieldagent.store.group import Order, StoreFailed, StoreFull, carry_out
 from fieldagent.store.schema import Schema
 from fieldagent.system.folder import make_private_file, make_private_folder
 from fieldagent.system.lazy_named_tuple import NamedTuple
-from fieldagent.system.sentence import sentence
+from fieldagent.system.wording import sentence
 
 log = logging.getLogger(__name__)
 

@@ -15,7 +15,7 @@ from typing import Any
 from fieldagent.package.package import CommandAnswer, CommandOutcome
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.lazy_named_tuple import NamedTuple
-from fieldagent.system.sentence import sentence
+from fieldagent.system.wording import sentence
 from fieldagent.wire.minisign_text import SignatureParts
 from fieldagent.wire.signed_delta import DIGEST_BYTES
 from fieldagent.wire.strict_cbor import expect, is_in_range, is_int, read_bytes

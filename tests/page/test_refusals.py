@@ -21,7 +21,7 @@ from fieldagent.http.routes import Route, make_router
 from fieldagent.hub.part import list_hub_parts
 from fieldagent.page.files import CATALOGUES
 from fieldagent.page.refusals import read_common_catalogue, translate_problems
-from fieldagent.system.sentence import join_sentences, sentence, translate_text
+from fieldagent.system.wording import join_sentences, sentence, translate_text
 from tests.page.texts import places
 
 ROOT = Path(str(files("fieldagent")))

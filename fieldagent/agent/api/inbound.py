@@ -13,7 +13,7 @@ from fieldagent.http.problem import Problem
 from fieldagent.http.query import refuse_others
 from fieldagent.package.reading import Fault, Field, InvalidPackage, read_members, read_text
 from fieldagent.package.strict_json import load_document
-from fieldagent.system.sentence import sentence
+from fieldagent.system.wording import sentence
 from fieldagent.wire.answer_text import format_answer
 from fieldagent.wire.command import format_command
 

@@ -54,7 +54,7 @@ from fieldagent.package.delivery import encode_deliveries
 from fieldagent.package.package import Channel, Status
 from fieldagent.package.reading import INT32, KINDS, Fault, parse_package
 from fieldagent.system import waits
-from fieldagent.system.sentence import sentence
+from fieldagent.system.wording import sentence
 
 Handler = Callable[..., Awaitable[Response]]
 

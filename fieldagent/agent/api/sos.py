@@ -58,7 +58,7 @@ from fieldagent.package.reading import (
 )
 from fieldagent.package.strict_json import NotJson, load_document
 from fieldagent.package.writing import get_kind
-from fieldagent.system.sentence import sentence
+from fieldagent.system.wording import sentence
 
 
 class IncidentApi:

@@ -33,7 +33,7 @@ from fieldagent.package.strict_json import load_document
 from fieldagent.package.tracks import PlacedPoint
 from fieldagent.system.folder import replace_file
 from fieldagent.system.lazy_named_tuple import NamedTuple
-from fieldagent.system.sentence import sentence
+from fieldagent.system.wording import sentence
 
 log = logging.getLogger(__name__)
 

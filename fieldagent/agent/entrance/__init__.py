@@ -22,7 +22,7 @@ from fieldagent.package.strict_json import NotJson, load_document
 from fieldagent.page import files
 from fieldagent.system.rate import Rate, format_retry_after
 from fieldagent.system.scrypt import SCRYPT_SECONDS, check_password
-from fieldagent.system.sentence import sentence
+from fieldagent.system.wording import sentence
 
 NAMES = ("enter.css", "enter.js", *files.CATALOGUES)
 COOKIE = "fieldagent-page"

@@ -13,8 +13,7 @@ from fieldagent.agent.journal.journal import Journal
 from fieldagent.package.package import Person as Named
 from fieldagent.package.reading import Fault, InvalidPackage
 from fieldagent.system.lazy_named_tuple import NamedTuple
-from fieldagent.system.sentence import sentence
-from fieldagent.system.wording import format_count
+from fieldagent.system.wording import format_count, sentence
 
 if TYPE_CHECKING:
     # Import the notes only for type checks: a kit without a link to the hub does not need them, and

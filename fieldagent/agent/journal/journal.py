@@ -24,7 +24,7 @@ from fieldagent.store.group import GroupCommit, NotOnDisk, Order, StoreFailed, S
 from fieldagent.store.sqlite import open_reader, transact
 from fieldagent.store.trouble import Unusable, is_damage
 from fieldagent.system.elapsed_time import ElapsedTime, MachineClocks, Reading
-from fieldagent.system.sentence import sentence
+from fieldagent.system.wording import sentence
 
 log = logging.getLogger(__name__)
 

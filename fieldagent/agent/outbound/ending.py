@@ -20,7 +20,7 @@ from fieldagent.agent.outbound.item_identity import make_entry
 from fieldagent.agent.outbound.package_state import PackageState, get_package_state
 from fieldagent.package.delivery import ChannelDelivery, FanOut
 from fieldagent.package.package import Channel, Package, Status
-from fieldagent.system.sentence import sentence
+from fieldagent.system.wording import sentence
 from fieldagent.wire.envelope import Ack, compute_item_digest
 
 

@@ -50,8 +50,7 @@ from fieldagent.package.package import (
     Status,
 )
 from fieldagent.package.writing import digest, make_canonical
-from fieldagent.system.sentence import sentence
-from fieldagent.system.wording import format_duration
+from fieldagent.system.wording import format_duration, sentence
 
 log = logging.getLogger(__name__)
 

@@ -26,7 +26,7 @@ from fieldagent.package.delivery import STAGE_ORDER, ChannelDelivery, Stage, des
 from fieldagent.package.package import Channel, Status
 from fieldagent.package.payload import Identity
 from fieldagent.system.lazy_named_tuple import NamedTuple
-from fieldagent.system.sentence import sentence
+from fieldagent.system.wording import sentence
 
 
 class UnknownPackage(Exception):

@@ -17,7 +17,7 @@ from fieldagent.http.problem import Problem
 from fieldagent.package.reading import Fault, InvalidPackage, number_of_faults
 from fieldagent.package.strict_json import NotJson
 from fieldagent.store.group import NotOnDisk, StoreFailed, StoreFull
-from fieldagent.system.sentence import sentence
+from fieldagent.system.wording import sentence
 
 log = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ from fieldagent.http.problem import Problem
 from fieldagent.hub.store.contract import Db
 from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.rate import Rate, format_retry_after
-from fieldagent.system.sentence import sentence
+from fieldagent.system.wording import sentence
 
 BY_ADDRESS = Rate(per_minute=6, burst=12)
 BY_ACCOUNT = Rate(per_minute=6, burst=24)

@@ -23,7 +23,7 @@ from fieldagent.package.reading import (
     read_text,
 )
 from fieldagent.package.strict_json import NotJson, load_document
-from fieldagent.system.sentence import sentence
+from fieldagent.system.wording import sentence
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 

@@ -22,7 +22,7 @@ from fieldagent.hub.store.contract import Db, make_membership, make_small_table
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.rate import Rate
-from fieldagent.system.sentence import Sentence, sentence
+from fieldagent.system.wording import Sentence, sentence
 
 _BEARER = re.compile(r"Bearer +([A-Za-z0-9._~+/-]+=*)", re.IGNORECASE)
 """Authorization header with a bearer token (RFC 6750, section 2.1)."""

@@ -21,7 +21,7 @@ from fieldagent.hub.access.directory import (
 from fieldagent.hub.records.audit import ADMINISTRATION, write_line
 from fieldagent.hub.store.contract import Db
 from fieldagent.package.reading import ITEMS
-from fieldagent.system.sentence import sentence
+from fieldagent.system.wording import sentence
 
 
 def add_key(

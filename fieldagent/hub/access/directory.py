@@ -18,7 +18,7 @@ from fieldagent.hub.records import kit_report, lease, operator_trouble, shifts, 
 from fieldagent.hub.records.audit import ADMINISTRATION, AuditLine, write_line, write_lines
 from fieldagent.hub.store.contract import Db
 from fieldagent.system.lazy_named_tuple import NamedTuple
-from fieldagent.system.sentence import sentence
+from fieldagent.system.wording import sentence
 
 TYPES = ("User", "Device", "Integration", "Resource")
 

@@ -22,7 +22,7 @@ from fieldagent.http.problem import Problem
 from fieldagent.hub.access.known_devices import read_signing_key
 from fieldagent.hub.records.audit import write_line
 from fieldagent.hub.store.contract import Db, Store
-from fieldagent.system.sentence import sentence
+from fieldagent.system.wording import sentence
 
 KEY = "passkey challenges"
 CHALLENGE_LIFETIME_S = 300.0

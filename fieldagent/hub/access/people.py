@@ -22,7 +22,7 @@ from fieldagent.hub.records.audit import ADMINISTRATION, write_line
 from fieldagent.hub.store.contract import Db, make_membership
 from fieldagent.package.package import Person
 from fieldagent.system.lazy_named_tuple import NamedTuple
-from fieldagent.system.sentence import sentence
+from fieldagent.system.wording import sentence
 from fieldagent.wire.kit_note import DIRECTORY_MAX, Directory, DirectoryEntry
 
 NAME_BYTES_MAX = 80

@@ -33,7 +33,7 @@ from fieldagent.package.reading import (
 from fieldagent.package.strict_json import load_document
 from fieldagent.package.writing import get_kind
 from fieldagent.system.lazy_dataclass import dataclass
-from fieldagent.system.sentence import sentence
+from fieldagent.system.wording import sentence
 
 
 @dataclass(frozen=True, slots=True)

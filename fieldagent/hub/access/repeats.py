@@ -17,7 +17,7 @@ from fieldagent.http.problem import Problem
 from fieldagent.hub.access.caller import Caller
 from fieldagent.hub.store.contract import Db, insert
 from fieldagent.system.lazy_named_tuple import NamedTuple
-from fieldagent.system.sentence import sentence
+from fieldagent.system.wording import sentence
 
 Name = tuple[int, int, str]
 """Name of a request: API key, member and Idempotency-Key."""

@@ -20,7 +20,7 @@ from fieldagent.hub.records import lease
 from fieldagent.hub.records.audit import ADMINISTRATION
 from fieldagent.hub.store.contract import Db, make_membership
 from fieldagent.package.writing import format_clock_time
-from fieldagent.system.sentence import sentence
+from fieldagent.system.wording import sentence
 
 REASON_MAX = 200
 """Largest number of characters of the reason."""

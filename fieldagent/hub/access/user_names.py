@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from fieldagent.hub.store.contract import Db
-from fieldagent.system.sentence import sentence
+from fieldagent.system.wording import sentence
 
 
 def find_name_fault(db: Db, workspace: int, name: str) -> str:

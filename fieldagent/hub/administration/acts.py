@@ -18,7 +18,7 @@ from fieldagent.hub.api.reading import END
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.hub.unavailable import make_not_now
 from fieldagent.store.group import StoreFailed, StoreFull, StoreUnavailable
-from fieldagent.system.sentence import sentence
+from fieldagent.system.wording import sentence
 
 T = TypeVar("T")
 

@@ -33,7 +33,7 @@ from fieldagent.hub.records import commands
 from fieldagent.hub.records.commands import BEARERS, CommandToSend
 from fieldagent.hub.store.contract import Db
 from fieldagent.package.reading import Field
-from fieldagent.system.sentence import sentence
+from fieldagent.system.wording import sentence
 from fieldagent.wire.command import NotACommand, RemoteCommand, parse_command
 from fieldagent.wire.proof import prove_command
 

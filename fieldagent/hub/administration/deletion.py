@@ -28,7 +28,7 @@ from fieldagent.hub.records.fragments import UNAUTHENTICATED_COLUMN
 from fieldagent.hub.store.contract import Db
 from fieldagent.system import waits
 from fieldagent.system.lazy_dataclass import dataclass
-from fieldagent.system.sentence import sentence
+from fieldagent.system.wording import sentence
 
 ROWS_PER_STEP = 500
 """Number of rows that one transaction examines or deletes in a table."""

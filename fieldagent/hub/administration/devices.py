@@ -34,7 +34,7 @@ from fieldagent.hub.field.check_in import Rule
 from fieldagent.hub.field.mobile_originated import MobileOriginatedReceiver
 from fieldagent.hub.store.contract import Db
 from fieldagent.package.reading import INT32, Field
-from fieldagent.system.sentence import sentence
+from fieldagent.system.wording import sentence
 
 CREDITS_MAX = INT32[-1]
 _TIME = make_pattern_reader(re.compile("([01][0-9]|2[0-3]):[0-5][0-9]"), "a time such as 18:00")

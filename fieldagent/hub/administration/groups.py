@@ -20,7 +20,7 @@ from fieldagent.hub.access.caller import Caller
 from fieldagent.hub.administration.acts import AdministrationContext
 from fieldagent.hub.store.contract import Db
 from fieldagent.package.reading import Field, WrongValue
-from fieldagent.system.sentence import sentence
+from fieldagent.system.wording import sentence
 
 MEMBERS_MAX = 1_000
 

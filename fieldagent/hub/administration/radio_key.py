@@ -24,7 +24,7 @@ from fieldagent.hub.field import radio_key
 from fieldagent.hub.field.radio_key import LAST, KeyPrice
 from fieldagent.hub.store.contract import Db
 from fieldagent.package.reading import INT32, Field, WrongValue
-from fieldagent.system.sentence import sentence
+from fieldagent.system.wording import sentence
 
 KITS_MAX = 1_000
 CREDITS_MAX = 1_000_000

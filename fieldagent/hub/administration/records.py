@@ -19,7 +19,7 @@ from fieldagent.hub.field.mobile_originated import MobileOriginatedReceiver
 from fieldagent.hub.records import audit, usage
 from fieldagent.hub.records.usage import Prices, UsageDay
 from fieldagent.hub.store.contract import Db
-from fieldagent.system.sentence import sentence
+from fieldagent.system.wording import sentence
 
 LETTERS_LISTED, LETTERS_LISTED_MAX = 50, 100
 

@@ -29,7 +29,7 @@ from fieldagent.hub.webhook.webhook_directory import AFTER_MAX, BATCH_MAX, Webho
 from fieldagent.hub.webhook.webhooks import test_call
 from fieldagent.package.reading import Field, WrongValue
 from fieldagent.system.properties import WrongProperty
-from fieldagent.system.sentence import sentence
+from fieldagent.system.wording import sentence
 from fieldagent.webhook.delivery import HandoverOutcome
 
 URL_MAX, VALUE_MAX = 2_000, 1_000

@@ -43,7 +43,7 @@ from fieldagent.package.reading import InvalidPackage, number_of_faults
 from fieldagent.package.strict_json import NotJson
 from fieldagent.store.group import StoreFailed, StoreFull, StoreUnavailable
 from fieldagent.system.lazy_dataclass import dataclass
-from fieldagent.system.sentence import sentence
+from fieldagent.system.wording import sentence
 
 
 @dataclass(slots=True)

@@ -31,7 +31,7 @@ from fieldagent.package import tracks
 from fieldagent.package.delivery import Stage
 from fieldagent.package.reading import ITEMS
 from fieldagent.store.group import StoreFailed, StoreFull, StoreUnavailable
-from fieldagent.system.sentence import sentence
+from fieldagent.system.wording import sentence
 
 LISTED, LISTED_MAX = 100, 1_000
 READS_PER_PAGE_MAX = 20

@@ -32,7 +32,7 @@ from fieldagent.package import canned
 from fieldagent.package.reading import Field, read_text
 from fieldagent.package.strict_json import NotJson, load_document
 from fieldagent.store.group import StoreFailed, StoreFull, StoreUnavailable
-from fieldagent.system.sentence import sentence
+from fieldagent.system.wording import sentence
 
 LISTED, LISTED_MAX = 50, 200
 EXPORTED_MAX, EXPORTED_AT_ONCE = 5_000, 50

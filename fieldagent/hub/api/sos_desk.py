@@ -19,7 +19,7 @@ from fieldagent.hub.records.ledger import Posting
 from fieldagent.hub.records.sos import Actor, Sos, SosState
 from fieldagent.hub.store.contract import Db, make_marks
 from fieldagent.package.package import SOS_PRIORITY, IncidentState, Message
-from fieldagent.system.sentence import sentence
+from fieldagent.system.wording import sentence
 
 GRACE_S = 10.0
 """Seconds that the IP link has to deliver a text to the kit before the hub pays for a satellite

@@ -30,7 +30,7 @@ from fieldagent.package.strict_json import NotJson, load_document
 from fieldagent.page import files, map_tiles
 from fieldagent.page.map_tiles import CarriedMap, TileServer
 from fieldagent.system import scrypt
-from fieldagent.system.sentence import sentence
+from fieldagent.system.wording import sentence
 
 NAMES = (
     *files.CATALOGUES,

@@ -16,7 +16,7 @@ from fieldagent.hub.records.lease import IS_LINKED
 from fieldagent.hub.store.contract import Db
 from fieldagent.package.package import CommandAnswer, CommandOutcome
 from fieldagent.system.lazy_named_tuple import NamedTuple
-from fieldagent.system.sentence import sentence
+from fieldagent.system.wording import sentence
 from fieldagent.wire.command import VERB_BY_NAME, RemoteCommand, get_verb
 from fieldagent.wire.credit import compute_credits
 from fieldagent.wire.envelope import Entry, encode

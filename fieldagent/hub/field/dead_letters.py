@@ -17,7 +17,7 @@ from fieldagent.hub.contract import Bearer, Device
 from fieldagent.hub.records.audit import ADMINISTRATION, write_line
 from fieldagent.hub.store.contract import Db, make_marks
 from fieldagent.system.lazy_named_tuple import NamedTuple
-from fieldagent.system.sentence import sentence
+from fieldagent.system.wording import sentence
 
 LETTERS_PER_KIT_MAX = 200
 """Largest number of letters per IMEI, or per device over IP. The limit prevents an unknown sender

@@ -16,7 +16,7 @@ from fieldagent.hub.store.contract import Db
 from fieldagent.package.package import Data
 from fieldagent.package.reading import ITEM_BYTES_MAX, KINDS
 from fieldagent.system.lazy_named_tuple import NamedTuple
-from fieldagent.system.sentence import sentence
+from fieldagent.system.wording import sentence
 from fieldagent.wire.command import VERB_BY_NAME, RemoteCommand
 from fieldagent.wire.signed_delta import compute_payload_digest
 

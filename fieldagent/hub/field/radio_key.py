@@ -27,7 +27,7 @@ from fieldagent.hub.records.lease import IS_LINKED
 from fieldagent.hub.store.contract import Db
 from fieldagent.package.package import CommandAnswer, CommandOutcome
 from fieldagent.system.lazy_named_tuple import NamedTuple
-from fieldagent.system.sentence import sentence
+from fieldagent.system.wording import sentence
 from fieldagent.wire.answer_text import format_answer
 from fieldagent.wire.command import SEALED_KEY_BYTES, VERB_BY_NAME, RemoteCommand
 from fieldagent.wire.proof import prove_command

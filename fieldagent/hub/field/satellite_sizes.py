@@ -15,7 +15,7 @@ from fieldagent.hub.records.ledger import Posting
 from fieldagent.hub.store.contract import Db, make_marks
 from fieldagent.package.package import Data
 from fieldagent.system.lazy_named_tuple import NamedTuple
-from fieldagent.system.sentence import join_sentences, sentence
+from fieldagent.system.wording import join_sentences, sentence
 from fieldagent.wire.envelope import Entry
 from fieldagent.wire.errors import LocalProtocolError
 

@@ -7,7 +7,7 @@ from fieldagent.hub.field import cost
 from fieldagent.hub.records.ledger import Posting
 from fieldagent.hub.store.contract import Db
 from fieldagent.package.package import Message
-from fieldagent.system.sentence import sentence
+from fieldagent.system.wording import sentence
 
 SATELLITE_BYTES = 200
 """Largest size of a text in UTF-8 bytes for a kit without an IP link. Such a text fits into one

@@ -16,8 +16,7 @@ from typing import Any
 from fieldagent.hub.records import audit, kit_report, lease
 from fieldagent.hub.store.contract import Db, insert, make_marks, select
 from fieldagent.system.lazy_named_tuple import NamedTuple
-from fieldagent.system.sentence import sentence
-from fieldagent.system.wording import format_count
+from fieldagent.system.wording import format_count, sentence
 from fieldagent.wire.kit_note import ZIPAPP, OfferReport, ProgramOffer
 
 STATES = ("waiting", "trial", "taken", "refused", "back")

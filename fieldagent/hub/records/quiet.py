@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from zoneinfo import ZoneInfo
 
 from fieldagent.system.lazy_named_tuple import NamedTuple
-from fieldagent.system.sentence import sentence
+from fieldagent.system.wording import sentence
 
 NO_QUIET_HOURS = "none"
 """Value for a contact that has no quiet hours. A contact with an empty value has the quiet hours of

@@ -10,7 +10,7 @@ from __future__ import annotations
 from urllib.parse import urlsplit
 
 from fieldagent.hub.store.contract import Db
-from fieldagent.system.sentence import sentence
+from fieldagent.system.wording import sentence
 
 DAY_S = 86_400.0
 WORKSPACE_PER_DAY_MAX = 500

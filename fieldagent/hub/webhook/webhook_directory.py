@@ -22,7 +22,7 @@ from fieldagent.hub.store.contract import Db
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.properties import WrongProperty
 from fieldagent.system.properties import read_url as read_url
-from fieldagent.system.sentence import sentence
+from fieldagent.system.wording import sentence
 from fieldagent.webhook.signature import PREFIX, read_secrets
 
 

@@ -14,7 +14,7 @@ from fieldagent.http.headers import choose_language
 from fieldagent.http.message import Admission, Handler, Judge, Request, Response
 from fieldagent.http.problem import Problem
 from fieldagent.page.language import ENGLISH, LANGUAGES, read_catalogue
-from fieldagent.system.sentence import translate_text
+from fieldagent.system.wording import translate_text
 
 
 def translate_problems(judge: Judge, *packages: str) -> Judge:

@@ -44,8 +44,7 @@ from fieldagent.hub.store.contract import Db, Store
 from fieldagent.package.package import Message
 from fieldagent.page.language import read_catalogue
 from fieldagent.system.lazy_named_tuple import NamedTuple
-from fieldagent.system.sentence import translate_text
-from fieldagent.system.wording import make_visible
+from fieldagent.system.wording import make_visible, translate_text
 
 log = logging.getLogger(__name__)
 

@@ -9,7 +9,7 @@ import re
 from fieldagent.hub.contact.contract import ContactHost, ContactKind, Notice, Send
 from fieldagent.hub.records.alarm import PUSH
 from fieldagent.hub.records.stored_entry import DAMAGED_ROW, load_stored_object
-from fieldagent.system.sentence import sentence
+from fieldagent.system.wording import sentence
 from fieldagent.webhook.delivery import HandoverOutcome, HandoverResult
 
 NO_PUSH = sentence(

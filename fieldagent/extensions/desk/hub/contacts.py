@@ -16,8 +16,8 @@ from fieldagent.hub.records.audit import ADMINISTRATION, write_line
 from fieldagent.hub.store.contract import Db
 from fieldagent.page.language import ENGLISH
 from fieldagent.system.lazy_named_tuple import NamedTuple
-from fieldagent.system.sentence import sentence
 from fieldagent.system.span import format_span
+from fieldagent.system.wording import sentence
 
 BROWSERS_MAX = 20
 """Largest number of browsers of one dispatcher."""

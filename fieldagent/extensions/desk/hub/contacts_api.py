@@ -38,8 +38,8 @@ from fieldagent.hub.records.quiet import HOURS, NO_QUIET_HOURS, WrongHours, pars
 from fieldagent.hub.store.contract import Db
 from fieldagent.package.reading import Field, WrongValue
 from fieldagent.page.language import LANGUAGES
-from fieldagent.system.sentence import sentence
 from fieldagent.system.span import read_span
+from fieldagent.system.wording import sentence
 from fieldagent.webhook.delivery import HandoverOutcome
 
 

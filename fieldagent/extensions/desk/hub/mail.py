@@ -22,9 +22,8 @@ from fieldagent.system.properties import (
     read_absolute_path,
     read_text,
 )
-from fieldagent.system.sentence import sentence
 from fieldagent.system.text_files import read_first_line
-from fieldagent.system.wording import describe_reason
+from fieldagent.system.wording import describe_reason, sentence
 from fieldagent.webhook.delivery import HandoverOutcome, HandoverResult
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from fieldagent.hub.part import PartHost
 from fieldagent.hub.store.contract import Db
 from fieldagent.package.strict_json import NotJson, load_document
 from fieldagent.page.language import ENGLISH, LANGUAGES
-from fieldagent.system.sentence import sentence
+from fieldagent.system.wording import sentence
 
 BODY = 4_096
 TEXT_MAX = 1_000

@@ -11,7 +11,7 @@ from typing import Any
 import trio
 
 from fieldagent.hub.contact.contract import ContactKind, Notice
-from fieldagent.system.sentence import sentence
+from fieldagent.system.wording import sentence
 from fieldagent.webhook.delivery import HandoverOutcome, HandoverResult
 
 DEADLINE_S = 30.0

@@ -23,7 +23,7 @@ from fieldagent.hub.store.contract import Db, find_earliest
 from fieldagent.package.package import SOS_PRIORITY, Message
 from fieldagent.package.writing import format_clock_time
 from fieldagent.system.lazy_named_tuple import NamedTuple
-from fieldagent.system.sentence import sentence
+from fieldagent.system.wording import sentence
 
 ALARM_KIND = "watch"
 """Kind of the alarm that no dispatcher is on watch, in the table of incidents."""

@@ -30,8 +30,7 @@ from fieldagent.hub.contact.contract import Notice
 from fieldagent.hub.records.stored_entry import DAMAGED_ROW, load_stored_object
 from fieldagent.hub.store.contract import Db
 from fieldagent.system.lazy_named_tuple import NamedTuple
-from fieldagent.system.sentence import sentence
-from fieldagent.system.wording import make_visible
+from fieldagent.system.wording import make_visible, sentence
 from fieldagent.webhook.delivery import HandoverOutcome, HandoverResult
 from fieldagent.webhook.post import judge_response
 

@@ -36,7 +36,7 @@ from fieldagent.hub.store.contract import Db, insert, make_membership
 from fieldagent.package.coordinates import DatedPlace
 from fieldagent.package.package import SOS_PRIORITY, Message
 from fieldagent.system.lazy_named_tuple import NamedTuple
-from fieldagent.system.sentence import sentence
+from fieldagent.system.wording import sentence
 
 ALARM_KIND = "fence"
 """Kind of the alarm about a crossing, in the table of incidents."""

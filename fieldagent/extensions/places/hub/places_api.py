@@ -40,7 +40,7 @@ from fieldagent.hub.records.sos import Actor
 from fieldagent.hub.store.contract import Db
 from fieldagent.package.reading import ITEMS, Field, WrongValue, read_timestamp
 from fieldagent.package.strict_json import load_document
-from fieldagent.system.sentence import sentence
+from fieldagent.system.wording import sentence
 
 T = TypeVar("T")
 

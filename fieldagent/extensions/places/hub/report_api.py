@@ -15,7 +15,7 @@ from fieldagent.hub.administration.acts import AdministrationContext
 from fieldagent.hub.administration.devices import find_device
 from fieldagent.hub.records.usage import Prices
 from fieldagent.hub.store.contract import Db
-from fieldagent.system.sentence import sentence
+from fieldagent.system.wording import sentence
 
 
 class ReportsApi:

@@ -30,7 +30,7 @@ from fieldagent.hub.records.sos import Actor
 from fieldagent.hub.store.contract import Db, find_earliest, make_membership
 from fieldagent.package.package import SOS_PRIORITY, Message
 from fieldagent.system.lazy_named_tuple import NamedTuple
-from fieldagent.system.sentence import sentence
+from fieldagent.system.wording import sentence
 
 ALARM_KIND = "overdue"
 """Kind of the alarm about a route, in the table of incidents. A late check-in has the same kind."""

@@ -17,7 +17,7 @@ from typing import Any
 
 from fieldagent.package.coordinates import EARTH, compute_distance
 from fieldagent.system.lazy_named_tuple import NamedTuple
-from fieldagent.system.sentence import sentence
+from fieldagent.system.wording import sentence
 
 log = logging.getLogger(__name__)
 

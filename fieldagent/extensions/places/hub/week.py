@@ -8,7 +8,7 @@ from datetime import UTC, date, datetime, timedelta
 from itertools import pairwise
 
 from fieldagent.system.lazy_named_tuple import NamedTuple
-from fieldagent.system.sentence import sentence
+from fieldagent.system.wording import sentence
 
 _WEEK = re.compile(r"([0-9]{4})-W([0-9]{2})", re.ASCII)
 GAP_MIN_S, GAP_FACTOR = 900.0, 3.0
