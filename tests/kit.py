@@ -28,7 +28,6 @@ from fieldagent.agent.outbound.cancel import Cancellation
 from fieldagent.agent.outbound.channel_queue import ChannelQueue
 from fieldagent.agent.outbound.cost import Cost, compute_costs
 from fieldagent.agent.outbound.ending import Endings
-from fieldagent.agent.outbound.hub_piggyback import HubPiggyback
 from fieldagent.agent.outbound.intake import Intake, Resume
 from fieldagent.agent.outbound.item_identity import make_entry
 from fieldagent.agent.outbound.outbox import ChannelOutbox
@@ -38,6 +37,7 @@ from fieldagent.agent.outbound.package_state import (
     get_package_state,
 )
 from fieldagent.agent.outbound.packing import Packing
+from fieldagent.agent.outbound.piggyback import HubPiggyback
 from fieldagent.package.delivery import FanOut
 from fieldagent.package.package import Channel, Package, Status
 from fieldagent.package.payload import Identity

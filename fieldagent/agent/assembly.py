@@ -33,11 +33,11 @@ from fieldagent.agent.outbound.budget import (
 from fieldagent.agent.outbound.cancel import Cancellation
 from fieldagent.agent.outbound.channel_queue import ChannelQueue
 from fieldagent.agent.outbound.ending import Endings
-from fieldagent.agent.outbound.hub_piggyback import HubPiggyback
 from fieldagent.agent.outbound.incident_status import describe_incidents
 from fieldagent.agent.outbound.intake import Intake, Resume
 from fieldagent.agent.outbound.outbox import ChannelOutbox
 from fieldagent.agent.outbound.packing import Packing
+from fieldagent.agent.outbound.piggyback import HubPiggyback
 from fieldagent.agent.part_service import PartBase, PartHost, PartPlan, PartService
 from fieldagent.agent.settings import Settings, get_channels
 from fieldagent.package.package import Channel

@@ -18,8 +18,12 @@ from typing import Any, NoReturn, TypeVar
 import trio
 
 from fieldagent.agent.journal import elapsed_base, high_water
-from fieldagent.agent.journal.files import FREE_MIN_BYTES, JournalFiles
-from fieldagent.agent.journal.opening import find_damage, record_closed_state
+from fieldagent.agent.journal.files import (
+    FREE_MIN_BYTES,
+    JournalFiles,
+    find_damage,
+    record_closed_state,
+)
 from fieldagent.store.group import GroupCommit, NotOnDisk, Order, StoreFailed, StoreFull
 from fieldagent.store.sqlite import open_reader, transact
 from fieldagent.store.trouble import Unusable, is_damage

@@ -1,7 +1,7 @@
 """Writes a new, intact journal beside a damaged one. An extension copies the content that can be
 saved.
 
-The damaged journal is only read. `opening` renames the new journal once it is complete. If power
+The damaged journal is only read. `files` renames the new journal once it is complete. If power
 fails, the next start repeats the repair or finishes the renaming.
 """
 

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from fieldagent.agent.journal import high_water
+from fieldagent.agent.journal.files import open_journal
 from fieldagent.agent.journal.journal import Journal
-from fieldagent.agent.journal.opening import open_journal
 from fieldagent.agent.journal.schema import JOURNAL as SCHEMA
 from fieldagent.agent.outbound.intake import RESUME_BATCH
 from tests.processes import MODULE, Agent, agent, sky, until
@@ -256,7 +256,7 @@ def test_unchanged_journal_is_opened_without_integrity_check(
     path = tmp_path / JOURNAL
     killed(tmp_path, 3)
     looks: list[object] = []
-    monkeypatch.setattr("fieldagent.agent.journal.opening._run_integrity_check", looks.append)
+    monkeypatch.setattr("fieldagent.agent.journal.files._run_integrity_check", looks.append)
     for expected in (1, 1, 1):
         Journal(path).close()
         assert len(looks) == expected

@@ -409,8 +409,7 @@ def test_journal_of_first_release_is_migrated_to_next_version(
     added = "ALTER TABLE package ADD COLUMN later TEXT NOT NULL DEFAULT 'x';"
     now = JOURNAL.version
     later = Schema(now + 1, JOURNAL.tables + added, {**JOURNAL.steps, now: added})
-    for place in ("opening", "files"):
-        monkeypatch.setattr(f"fieldagent.agent.journal.{place}.JOURNAL", later)
+    monkeypatch.setattr("fieldagent.agent.journal.files.JOURNAL", later)
     with closing(Journal(path)) as journal:
         assert journal.read("SELECT id, later FROM package") == [(5, "x")]
         assert journal.read("PRAGMA user_version") == [(now + 1,)]

@@ -13,8 +13,8 @@ import pytest
 import trio
 
 from fieldagent.agent.journal import commands, losses
+from fieldagent.agent.journal.files import record_closed_state
 from fieldagent.agent.journal.journal import Journal
-from fieldagent.agent.journal.opening import record_closed_state
 from tests.agent.journal.test_damage import JOURNAL, VERSION_AT, accepted, killed
 from tests.agent.journal.test_journal import remember, remembered
 from tests.agent.test_remote_commands import NOW, at_work
