@@ -77,16 +77,16 @@ def compute_ack_wait(crowd: int) -> float:
 
 
 def scale_share(share: float, crowd: int) -> float:
-    """Return a number below 1 if this kit is one of the stations that answer for all, otherwise 1
-    or more. All stations answer if at most `CROWD_STATIONS` are in range. Otherwise about
-    `ANSWERING_STATIONS` answer.
+    """Scale the random number `share` (0 to 1) by the number of stations in range (`crowd`). A kit
+    whose result is below 1 answers; other kits stay silent. If at most `CROWD_STATIONS` are in
+    range, all stations answer, otherwise about `ANSWERING_STATIONS`.
     """
     return share * max(1.0, (crowd - CROWD_STATIONS + ANSWERING_STATIONS) / ANSWERING_STATIONS)
 
 
 def compute_lone_wait(share: float, crowd: int) -> float:
     """Return the seconds until this kit confirms, in a packet of its own, an item that is not an
-    SOS. Return inf if this kit is not one of the stations that answer for all.
+    SOS. Return inf if this kit stays silent, because other stations answer.
 
     In a dense network, the delay is in the second half of `compute_ack_wait`, because usually an
     earlier packet of another station contains the confirmation. Some stations may miss that packet,
@@ -149,19 +149,21 @@ class AirPace:
             self._met_at = now
 
     def record_missed_answer(self, now: float) -> None:
-        """Record that no station answered in time."""
+        """Record that no station answered a packet in time. While a known station is present, count
+        this at most once every AGAIN_FIRST seconds.
+        """
         self._missed = True
         if now - self._met_at < PRESENT_S and now - self._missed_at >= AGAIN_FIRST:
             self._missed_answers, self._missed_at = self._missed_answers + 1, now
 
     def read_retry_request(self) -> bool:
-        """Return True once if unanswered packets may be retried now, because a station is heard
-        again. Return False after `UNANSWERED_ROUNDS_MAX` unanswered rounds, because the stations
-        seem not to hear us.
+        """Return True if a packet was not answered since the last call, so that it may be retried
+        now. The caller has just heard a station. Return False after `UNANSWERED_ROUNDS_MAX` missed
+        answers, because the stations seem not to hear us.
         """
-        hastens = self._missed and self._missed_answers < UNANSWERED_ROUNDS_MAX
+        may_retry = self._missed and self._missed_answers < UNANSWERED_ROUNDS_MAX
         self._missed = False
-        return hastens
+        return may_retry
 
     def record_transmission(self, seconds: float) -> None:
         """Record that our packet took `seconds` on the air. This ends the turn of the station that
@@ -183,7 +185,9 @@ class AirPace:
         self._mean += MEAN_SHARE * (seconds - self._mean)
 
     def compute_pause(self, share: float) -> float:
-        """Return the seconds of quiet before our next packet."""
+        """Return the seconds to stay silent before our next packet. The time is long enough for the
+        further fragments of the station that was heard last.
+        """
         longest = max(PAUSE_MAX_S, self.slowest_air_time * PAUSE_AIR_TIME_SHARE) * min(
             1.0, max(1, self._last_turn.stations_in_range) / CROWD_STATIONS
         )
@@ -204,7 +208,10 @@ class AirPace:
     def compute_retry_wait(
         self, tries: int, now: float, share: float, *, urgent: bool, part: bool
     ) -> float:
-        """Return the seconds until an unanswered packet is retried."""
+        """Return the seconds until an unanswered packet is retried after `tries` attempts. A
+        fragment (`part`) is retried at once in the first `UNANSWERED_ROUNDS_MAX` attempts, if a
+        station was heard in the last PRESENT_S seconds.
+        """
         since = self._answered_at
         if part and now - self._heard_at < PRESENT_S:
             if tries < UNANSWERED_ROUNDS_MAX:

@@ -16,14 +16,14 @@ log = logging.getLogger(__name__)
 HOUR = 3600.0
 _MINUTE = 60.0
 URGENT_SHARE = 2.0
-"""An SOS may use the allowed share multiplied by this factor."""
+"""Factor by which an SOS of this kit may exceed the allowance for other packets."""
 OTHERS_SHARE = 1.5
-"""The same for an SOS that the kit's own people did not raise, because any person with a radio can
-send such an SOS."""
+"""Factor by which an SOS of other stations may exceed the allowance. It is lower, because any
+person with a radio can send such an SOS."""
 UNSAVED_SHARE_MAX = 0.05
-"""Share of the hour's allowance that may be used before the use is stored. It limits the writes to
-twenty an hour. At the start, this share counts as used, because the last use may not have been
-stored."""
+"""Share of the hour's allowance after whose use the counts are stored, so that there are at most
+twenty writes an hour. After a start, this share is counted as used, because the last use may not
+have been stored."""
 
 
 class Dwell(NamedTuple):
@@ -43,9 +43,9 @@ class AirLimit(NamedTuple):
 
 
 class AirTime:
-    """Counter of the air-time that a radio uses in each minute, and its limit. `clock` is elapsed
-    time. `seconds_by_minute` contains the use that an earlier run stored (see
-    `collect_unsaved_minutes`).
+    """Counter of the air-time that a radio uses in each minute, and the legal limit of this use.
+    `clock` returns elapsed time in seconds. `seconds_by_minute` contains the use that an earlier
+    run stored (see `collect_unsaved_minutes`).
     """
 
     def __init__(
@@ -87,12 +87,13 @@ class AirTime:
         return sum(self._minutes.values())
 
     def compute_remaining(self) -> float:
-        """Return the remaining seconds of the allowance for the last hour."""
+        """Return the seconds of the hour's allowance that are not used yet. Never negative."""
         return max(0.0, self._get_allowance() - self.compute_used())
 
     def can_send(self, seconds: float, *, urgent: bool) -> bool:
-        """Return True if a packet that takes `seconds` may be sent. Log a warning if an SOS may be
-        sent although it exceeds the limit for other packets.
+        """Return True if the limits allow a packet that takes `seconds` on the air. If `urgent` (an
+        SOS), both limits are multiplied by URGENT_SHARE. Log a warning if an SOS exceeds the hour's
+        allowance for other packets.
         """
         times = URGENT_SHARE if urgent else 1.0
         dwell = self.limit.dwell

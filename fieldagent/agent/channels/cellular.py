@@ -109,7 +109,7 @@ class _OutboxPost:
     reception: Reception
     notes: KitNotes
     _to_send_again: deque[Transmission] = field(default_factory=deque)
-    """Transmissions that the last link left unacknowledged. SOS transmissions come first."""
+    """Transmissions that were not acknowledged over the last link. SOS transmissions come first."""
 
     async def accept_hello(self, journal_number: int) -> None:
         self.notes.begin()

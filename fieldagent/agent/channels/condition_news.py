@@ -1,5 +1,5 @@
-"""Decides when a kit reports its condition to the hub: once over each new link, and then after
-changes, at most once an hour.
+"""Decides when a kit reports its condition to the hub. The kit reports once over each new link,
+then at most once an hour after a change, and at least every 12 hours.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class ConditionNews:
     """Condition that was last reported over this link."""
     reported_at: float = -inf
     looked_at: float = -inf
-    """Times of the last report and of the last check, on trio's clock."""
+    """Time of the last check on trio's clock. `reported_at` is the time of the last report."""
 
     def begin(self) -> None:
         """Start again for a new link. The condition is reported once over each link."""
@@ -46,9 +46,8 @@ class ConditionNews:
         return max(0.0, self.looked_at + REPORT_INTERVAL_MIN_S - trio.current_time())
 
     def encode_due_note(self) -> bytes | None:
-        """If a check is due, return a note for the hub with the new condition. Return None if no
-        check is due or there is no news. An error is only logged, because it must not end the link,
-        which an SOS may need.
+        """Return a note with the kit's condition for the hub, or None if no report is due. An error
+        is only logged, because it must not end the link, which an SOS may need.
         """
         now = trio.current_time()
         if now < self.looked_at + REPORT_INTERVAL_MIN_S:

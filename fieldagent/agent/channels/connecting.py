@@ -1,7 +1,7 @@
 """Opens a TCP connection, with TLS if needed, over one interface, and describes failures for
 people.
 
-Each new connection is bound to the interface again, because a binding ends when its interface goes
+Each connection is bound to the interface separately, because a binding ends when its interface goes
 down. If the binding fails, the attempt fails, so no data ever uses another interface. The DNS
 lookup is not bound to the interface.
 """

@@ -290,8 +290,8 @@ class IpTurn:
     since: float = field(default_factory=trio.current_time)
     """Time of the last change, on trio's clock."""
     unacknowledged: deque[Transmission] = field(default_factory=deque)
-    """Transmissions that the last link left unacknowledged, with an SOS first. The bearer that
-    replaces the link returns them to the outbox."""
+    """Transmissions that were not acknowledged over the last link, with an SOS first. The bearer
+    that replaces the link returns them to the outbox."""
     _changed: trio.Event = field(default_factory=trio.Event)
 
     def record_link_state(self, *, is_linked: bool) -> None:

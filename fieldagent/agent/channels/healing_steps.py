@@ -88,8 +88,8 @@ class Healer:
         self._healing, self._link, self._clock = healing, link, clock
         self._file = folder / f"healing-{healing.channel}.json"
         self._off = folder / f"healing-{healing.channel}-off"
-        """File with the name of a device that a step switches off. The file exists from just before
-        the step until the device is on again."""
+        """File with the kind and the place of a step that switches a device off. The file exists
+        from just before the step until the device is on again."""
         self._started = False
         self._ladder = HealingLadder(
             healing.steps, _read_stored_times(self._file), healing.silent, healing.pause
@@ -142,7 +142,8 @@ class Healer:
         if step.kind == "dtr":
             await trio.to_thread.run_sync(_drop_dtr, self._healing.port)
             return
-        # After this command, the modem needs the new start that only a sleep pin surely causes.
+        # Send this command only before a step at the sleep pin. The modem must restart after the
+        # command, and only the sleep pin restarts it reliably.
         flush = FLUSH_COMMANDS.get(self._link.recorder.kind)
         if flush and step.kind == "gpio" and check_step(self._healing, step).good:
             await self._flush(flush)
@@ -285,7 +286,8 @@ _POWER_CYCLE_STEPS: dict[str, Callable[[str], None]] = {
     "rockblock": _power_rockblock,
     "usb": _cut_usb,
 }
-"""Steps that switch a device off."""
+"""Functions that switch a device off and on again, by the kind of step. They get the place of the
+step."""
 _SWITCH_ON_STEPS: dict[str, Callable[[str], None]] = {
     # Repeat the whole step: the level of the GPIO line is unknown, and off must come before on.
     "gpio": _sleep,

@@ -72,7 +72,7 @@ class DirectoryShelf(NamedTuple):
 
 class BackupShelf(NamedTuple):
     summary: Callable[[], Awaitable[BackupSummary]]
-    """Returns the last state that the hub is known to have received."""
+    """Returns the last items that the hub is known to have."""
     answer: Callable[[InventoryRequest | ItemRequest], Awaitable[Inventory | Copies]]
     """Waits until the kit is idle, and then returns the data that the hub requests."""
 
@@ -110,7 +110,7 @@ class KitNotes:
 
     def begin(self) -> None:
         """Start again for a new link. All notes are sent over each new link."""
-        remaining_note = self._encode_remaining(OFFER) or self._encode_remaining(PROGRAM_OFFER)
+        remaining_note = self._read_offer_file(OFFER) or self._read_offer_file(PROGRAM_OFFER)
         if remaining_note or outcomes.is_at_work(self.state_directory):
             self.watch_until = trio.current_time() + WATCH_FILES_S
         self.last_report, self.modems_again = KitReport(), -inf
@@ -121,8 +121,8 @@ class KitNotes:
 
     async def wait_for_next(self) -> bytes:
         """Wait for the next note to the hub and return its bytes. The first notes over each link
-        are the directory's version and the last state that the hub is known to have received. The
-        later notes are changes.
+        contain the directory's version, and the last items that the hub is known to have. The later
+        notes contain changes, and answers to the hub's requests.
         """
         if self.directory is not None and not self.named_directory:
             self.named_directory = True
@@ -132,7 +132,7 @@ class KitNotes:
             summary = await self.backup.summary()
             if summary != BackupSummary():
                 return summary.encode()
-        while (report := self._report()) == self.last_report:
+        while (report := self._make_report()) == self.last_report:
             if self.backup is not None and self.backup_requests:
                 return (await self.backup.answer(self.backup_requests.popleft())).encode()
             if (
@@ -157,7 +157,7 @@ class KitNotes:
         return report.encode()
 
     def _compute_longest_pause(self) -> float:
-        """Return the longest time in seconds until another note may be due."""
+        """Return the seconds after which the parts of the report are checked again."""
         if self.read_in_range is not None:
             return STATIONS_INTERVAL_S
         rest = MODEMS_INTERVAL_S if self.links else inf
@@ -170,7 +170,7 @@ class KitNotes:
         waits = report.program is not None and report.program.state == "waiting"
         return waits or trio.current_time() < self.watch_until
 
-    def _report(self) -> KitReport:
+    def _make_report(self) -> KitReport:
         report = outcomes.read(self.state_directory)
         soon = trio.current_time() < self.modems_again
         return replace(
@@ -185,10 +185,10 @@ class KitNotes:
         """Return the offer in `file` that root's unit has not fetched yet, or None if there is
         none.
         """
-        offer = _read(self._encode_remaining(file))
+        offer = _parse_offer(self._read_offer_file(file))
         return None if offer is None else OfferReport(offer.number, "waiting")
 
-    def _encode_remaining(self, file: str) -> bytes:
+    def _read_offer_file(self, file: str) -> bytes:
         try:
             return (self.state_directory / file).read_bytes()
         except OSError:
@@ -199,7 +199,7 @@ class KitNotes:
         and a new offer is written to a file for root's unit. The agent does not verify offers,
         because the unit does this.
         """
-        document = _decode_json(body)
+        document = _decode_note(body)
         if isinstance(document, Directory):
             if self.directory is not None:
                 await self.directory.keep(document)
@@ -208,8 +208,8 @@ class KitNotes:
             self.backup_requests.append(document)
             self.offered.set()
             return
-        offer = _read(body)
-        if offer is None or body == self._encode_remaining(offer.file):
+        offer = _parse_offer(body)
+        if offer is None or body == self._read_offer_file(offer.file):
             return
         if offer.file == PROGRAM_OFFER and self.installed != ZIPAPP:
             log.warning("the hub offers %s, but only a zipapp can install it", offer.what)
@@ -265,9 +265,9 @@ class _OfferFile(NamedTuple):
     """URL of the program."""
 
 
-def _read(body: bytes) -> _OfferFile | None:
+def _parse_offer(body: bytes) -> _OfferFile | None:
     """Return the offer in a note, or None if the note is not an offer or cannot be decoded."""
-    match _decode_json(body) if body else None:
+    match _decode_note(body) if body else None:
         case SettingsOffer(text):
             try:
                 number = parse_change(text).number
@@ -283,7 +283,7 @@ def _read(body: bytes) -> _OfferFile | None:
 UNREADABLE = "a note of the hub cannot be read: %s"
 
 
-def _decode_json(body: bytes) -> object:
+def _decode_note(body: bytes) -> object:
     try:
         return decode(body)
     except RemoteProtocolError as error:

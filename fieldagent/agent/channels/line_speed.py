@@ -66,9 +66,7 @@ class LineSpeed:
         self._next = -inf
 
     def record_silence(self) -> None:
-        """Record that no modem answered at the port. The next call of `find_speed` searches for the
-        rate.
-        """
+        """Record that no modem answered at the port, so that `find_speed` searches for the rate."""
         self._silent = True
 
     async def find_speed(self, port: str) -> int:

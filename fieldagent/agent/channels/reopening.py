@@ -36,8 +36,8 @@ async def run_and_reopen(
     """Call `work` forever. `work` opens the device and serves it until it raises one of the errors
     in `lost_errors`. This error is passed to `report_loss`.
 
-    `progress` is called before each attempt, and `heal` after each attempt. If `heal` returns True,
-    it has taken a recovery step, and the next attempt follows soon. `heal` must take at most two
+    `progress` is called before each attempt, and `heal` after each attempt. `heal` returns True if
+    it has taken a recovery step. The next attempt then follows soon. `heal` must take at most two
     and a half minutes.
     """
     tries = 0

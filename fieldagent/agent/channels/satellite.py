@@ -143,8 +143,9 @@ class ModemMessageReader:
         return ReadResult.STORED if message.body else ReadResult.NOTHING
 
     async def _read_with_retries(self) -> tuple[sbd.MobileTerminatedMessage | None, bool]:
-        """Read the message until it is intact, at most a few times. Return the best result, and
-        True if a waiting SOS ended the pauses.
+        """Read the message until it is intact, at most a few times. Return the last message that
+        could be read, and True if a waiting SOS ended the pauses. Return None instead of a message
+        if the modem returned nothing.
         """
         before = self.garbled_since is not None or self.mailbox.withheld
         pauses = (0.0,) * RETRIES_PER_CHECK if before else (0.0, *PAUSES)
@@ -162,7 +163,7 @@ class ModemMessageReader:
 log = logging.getLogger(__name__)
 
 CHECKS_PER_SETTINGS_RESTORE = 10
-"""The settings of an idle modem are restored at every tenth check."""
+"""Number of checks of an idle modem after which its settings are restored."""
 NO_SERVICE_WAIT_S = 120.0
 """Seconds after which a session is tried although the modem reports no network."""
 WRITE_TRIES = 3
@@ -237,9 +238,9 @@ class Pace:
         self.keeping_imei, self.empty = modem, 0
 
     def count_empty(self, modem: str, is_buffer_sent: bool) -> bool:
-        """Count a session that left an empty buffer. `is_buffer_sent` is True if there is no other
-        sign of a reset. Return True after EMPTY_SESSIONS_MAX such sessions in a row: then this
-        modem always clears a sent message.
+        """Count a session that left an empty buffer. If `is_buffer_sent` is False, there is another
+        sign of a reset, and the count restarts at 0. Return True after EMPTY_SESSIONS_MAX counted
+        sessions, because this modem then clears each message that it has sent.
         """
         self.empty = self.empty + 1 if is_buffer_sent and modem != self.keeping_imei else 0
         return self.empty >= EMPTY_SESSIONS_MAX

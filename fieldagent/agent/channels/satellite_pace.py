@@ -42,8 +42,8 @@ class LinkRest:
     """Time until which an SOS waits. It is usually earlier than `until`, but not before the network
     or the account allows a session."""
     earliest_retry: float = -inf
-    """Time from which every Package may be tried again, if the network has become available
-    again."""
+    """Earliest time of the next attempt if the network becomes available during the pause, or if a
+    person requests an attempt."""
     was_without_network: bool = False
     """True if the modem was without a network at any time since the last session."""
 
@@ -107,7 +107,7 @@ class GatewayMailbox:
 
     def record_check(self, result: SessionResult, now: float, random_share: float) -> None:
         """Record that a session reached the gateway. Start a pause if messages wait but none
-        arrived.
+        arrived, or if a message that is too large for the modem blocks the queue.
         """
         has_message = result.mt_status == 1 and result.mt_length > 0
         blocked = result.mo_status == TOO_LARGE

@@ -76,7 +76,7 @@ async def open_serial(
         raise PortLost(f"{path} cannot be opened: {_describe_error(error)}") from None
     try:
         try:
-            _read_nothing_only_at_the_end(line.fileno())
+            _make_reads_wait(line.fileno())
         # Catch termios.error too, because it is not an OSError.
         except (OSError, termios.error) as error:
             raise PortLost(f"{path} disappeared while it was opened ({error.args[-1]})") from None
@@ -89,9 +89,9 @@ async def open_serial(
             await trio.to_thread.run_sync(line.close)
 
 
-def _read_nothing_only_at_the_end(descriptor: int) -> None:
-    """Set VMIN to 1. pyserial sets VMIN to 0, and then reading a silent line has the same result as
-    reading a lost line.
+def _make_reads_wait(descriptor: int) -> None:
+    """Set VMIN to 1, so that only a lost line ends a read with no bytes. pyserial sets VMIN to 0,
+    with which a read on a silent line also returns no bytes.
     """
     attributes = termios.tcgetattr(descriptor)
     attributes[6][termios.VMIN] = 1
