@@ -152,7 +152,7 @@ async def change_settings(context: CommandContext, command_record: StoredCommand
     they are rolled back.
     """
     state = context.settings.state_directory
-    if _report(context, "settings", command_record.number) is None:
+    if _find_report(context, "settings", command_record.number) is None:
         await _store_settings_offer(context, command_record)
     if await _is_change_done(context, "settings", command_record.number):
         return "they are in force"
@@ -166,7 +166,7 @@ async def update_program(context: CommandContext, command_record: StoredCommand)
     the previous program runs again.
     """
     state = context.settings.state_directory
-    if _report(context, "program", command_record.number) is None:
+    if _find_report(context, "program", command_record.number) is None:
         version = await _store_delta_offer(context, command_record)
         log.warning("root's unit tests version %s, built from a delta", version)
     if await _is_change_done(context, "program", command_record.number):
@@ -187,10 +187,10 @@ def is_delta_here(context: CommandContext, command_record: StoredCommand) -> boo
     """Return True if the delta for the command has arrived completely. The delta arrives
     separately, in its own item.
     """
-    return is_delta_stored(context.parts.journal, _digest(command_record))
+    return is_delta_stored(context.parts.journal, _get_digest(command_record))
 
 
-def _digest(command_record: StoredCommand) -> bytes:
+def _get_digest(command_record: StoredCommand) -> bytes:
     (digest,) = command_record.command.arguments
     assert isinstance(digest, bytes)
     return digest
@@ -201,7 +201,7 @@ async def _store_delta_offer(context: CommandContext, command_record: StoredComm
     the new program. Raises CannotBeDone if the delta cannot be used, and CommandFailed if the file
     cannot be written.
     """
-    payload = find_delta(context.parts.journal, _digest(command_record))
+    payload = find_delta(context.parts.journal, _get_digest(command_record))
     if payload is None:
         raise CannotBeDone("the delta was replaced by a later one")
     try:
@@ -230,7 +230,9 @@ async def _is_change_done(context: CommandContext, subject: str, number: int) ->
     CannotBeDone if the change was refused, CommandFailed if it was rolled back.
     """
     with trio.move_on_after(TRIAL_TIMEOUT_S):
-        while (report := _report(context, subject, number)) is None or report.state not in ENDED:
+        while (
+            report := _find_report(context, subject, number)
+        ) is None or report.state not in ENDED:
             await trio.sleep(CHECK_INTERVAL_S)
         if report.state == "refused":
             raise CannotBeDone(report.reason)
@@ -253,7 +255,8 @@ async def change_radio_key(context: CommandContext, command_record: StoredComman
 
 
 async def hold_packages(context: CommandContext, command_record: StoredCommand) -> str:
-    """From now on, also after a restart, hold back posted Packages of a kind from satellite. Raises
+    """Hold back Packages of the command's kind from satellite until `resume`, also after a restart.
+    An SOS is never held back. Return a sentence with the number of waiting Packages. Raises
     CannotBeDone if no satellite modem is configured.
     """
     kind, queue = _find_kind_to_hold(context, command_record)
@@ -265,8 +268,8 @@ async def hold_packages(context: CommandContext, command_record: StoredCommand) 
 
 
 async def resume(context: CommandContext, command_record: StoredCommand) -> str:
-    """Release the Packages of the kind that `hold` holds back. Raises CannotBeDone if no satellite
-    modem is configured.
+    """Release the Packages of the command's kind that `hold` holds back. Return a sentence with
+    their number. Raises CannotBeDone if no satellite modem is configured.
     """
     kind, queue = _find_kind_to_hold(context, command_record)
     await context.parts.journal.persist(commands.record_held_kind(kind, is_held=False))
@@ -286,7 +289,7 @@ def _find_kind_to_hold(
 
 
 def _list_queued_of_kind(context: CommandContext, queue: ChannelQueue, kind: str) -> list[int]:
-    """Return the queued Packages of `kind` that are not an SOS."""
+    """Return the sequences of the queued Packages of `kind` that are not an SOS."""
     packages_by_sequence = outbound.read_packages(context.parts.journal, queue.list_waiting())
     packages = {
         key: each.package
@@ -318,7 +321,7 @@ async def _store_settings_offer(context: CommandContext, command_record: StoredC
         ) from None
 
 
-def _report(context: CommandContext, subject: str, number: int) -> OfferReport | None:
+def _find_report(context: CommandContext, subject: str, number: int) -> OfferReport | None:
     """Return the report of root's unit on the settings or the program (`subject`) with the number
     `number`, or None if there is none.
     """
@@ -363,10 +366,10 @@ because a repetition has no further effect. A repeated command reboots only once
 the same settings or program only once. A repeated command also holds or releases the same kind, and
 takes the same step to a key."""
 CHECK_BY_VERB = {"heal": check_healing, "restart": check_restart, "update": check_update}
-"""Checks that are made before a command is begun."""
+"""Functions that check whether a command can be carried out, by verb. They raise CannotBeDone."""
 VERB_CONDITIONS: dict[str, Callable[[CommandContext, StoredCommand], bool]] = {
     "update": is_delta_here
 }
-"""Conditions that a command waits for."""
+"""Functions that return True if everything that the command needs has arrived, by verb."""
 INTERRUPTING_VERBS = ("heal", "restart", "reboot", "set", "update")
 """Commands that wait until no modem is in a session."""

@@ -190,8 +190,8 @@ async def _make_done(
 
 
 def _make_mistake_answer(command_record: StoredCommand, error: Exception) -> CommandAnswer:
-    """Return the answer to a command that raised an unexpected error, so that the error does not
-    block the next commands.
+    """Log the unexpected error of a command, and return an answer for it, so that the error does
+    not block the next commands. Errors of the journal are raised again.
     """
     if isinstance(error, StoreFailed | StoreFull):
         raise error
@@ -204,7 +204,9 @@ def _make_mistake_answer(command_record: StoredCommand, error: Exception) -> Com
 async def _make_answer_after_start(
     context: CommandContext, command_record: StoredCommand
 ) -> CommandAnswer:
-    """Return the answer to a command that was begun before the agent's start."""
+    """Return the answer to a command that was begun before the agent's start. A command in
+    REPEATABLE_VERBS is carried out again.
+    """
     if not command_record.is_readable:
         return _make_answer(command_record, CommandOutcome.FAILED, INTERRUPTED_REASON)
     name = get_verb(command_record.command).name
@@ -228,7 +230,9 @@ async def _store_answer(context: CommandContext, answer: CommandAnswer) -> None:
 
 
 async def _send_answer(context: CommandContext, command_record: StoredCommand) -> None:
-    """Put the answer into a Package, for the channel over which the command arrived."""
+    """Put the answer into a Package, for the channel over which the command arrived. If the disk is
+    full, wait DISK_RETRY_AFTER_S seconds and leave the answer in the journal.
+    """
     assert command_record.answer is not None
     log.info("command %d: %s", command_record.number, command_record.answer.outcome.name.lower())
     if command_record.channel == Channel.RADIO:

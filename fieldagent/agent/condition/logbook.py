@@ -54,9 +54,9 @@ class LogbookContent:
     in_order: bool = False
     """True if the agent was stopped properly since its last start."""
     starts: list[float] = field(default_factory=list)
-    """Starts of the agent, in elapsed time."""
+    """Times of the agent's starts, in elapsed time."""
     hours: dict[str, dict[int, int]] = field(default_factory=dict)
-    """Median of the bars, by channel and hour of elapsed time."""
+    """Median of the signal bars, by channel, then by the number of the hour in elapsed time."""
 
 
 class Logbook:
@@ -135,8 +135,10 @@ class Logbook:
     def compute_signals(
         self, links: Mapping[str, ChannelLink], clock: float
     ) -> dict[str, list[int | None]]:
-        """Return for each link with known signals the medians of 23 hours and of the
-        current hour.
+        """Return the median of the bars for each of the last 24 hours, by the name of the link. The
+        list begins with the oldest hour and ends with the current hour; None means an unknown
+        signal. Links without any known signal are left out. `clock` is the present time on trio's
+        clock.
         """
         hour = int(self._now() // HOUR)
         started_at = clock - self._now() % HOUR
@@ -186,7 +188,7 @@ def _read(path: Path) -> LogbookContent:
         document = json.loads(read_slots(path))
         return LogbookContent(
             str(document["boot"]),
-            _count_within(document["cause"], len(CAUSES)),
+            _read_index(document["cause"], len(CAUSES)),
             document["in_order"] is True,
             [float(each) for each in document["starts"]][-STARTS_MAX:],
             {str(name): _group_by_hour(hours) for name, hours in document["hours"].items()},
@@ -194,7 +196,7 @@ def _read(path: Path) -> LogbookContent:
     return LogbookContent()
 
 
-def _count_within(value: Any, end: int) -> int:
+def _read_index(value: Any, end: int) -> int:
     return value if type(value) is int and 0 <= value < end else UNKNOWN
 
 

@@ -34,8 +34,12 @@ def read_disk(folder: Path) -> tuple[int, int]:
 
 
 def read_degrees() -> int | None:
-    """Return the highest processor temperature in degrees Celsius, or None if none is reported."""
-    readings = [_number(each / "temp") for each in ROOT.glob("sys/class/thermal/thermal_zone*")]
+    """Return the highest temperature of the machine's thermal zones in degrees Celsius, or None if
+    Linux reports none.
+    """
+    readings = [
+        _read_number(each / "temp") for each in ROOT.glob("sys/class/thermal/thermal_zone*")
+    ]
     degrees = [each for each in readings if each is not None]
     return round(max(degrees) / 1000) if degrees else None
 
@@ -43,10 +47,10 @@ def read_degrees() -> int | None:
 def read_millivolts() -> int | None:
     """Return the voltage of the supply or battery in mV, or None if it is not reported."""
     for each in sorted(ROOT.glob("sys/class/power_supply/*/voltage_now")):
-        if (reading := _number(each)) is not None:
+        if (reading := _read_number(each)) is not None:
             return round(reading / 1000)
     for each in sorted(ROOT.glob("sys/class/hwmon/hwmon*/in0_input")):
-        if (reading := _number(each)) is not None:
+        if (reading := _read_number(each)) is not None:
             return reading
     return None
 
@@ -57,7 +61,7 @@ def read_battery() -> int | None:
     a mouse, are ignored.
     """
     readings = [
-        _number(each / "capacity")
+        _read_number(each / "capacity")
         for each in ROOT.glob("sys/class/power_supply/*")
         if _read_text(each / "scope") != "Device"
     ]
@@ -67,11 +71,14 @@ def read_battery() -> int | None:
 def read_throttling() -> int | None:
     """Return the bits of `wire.kit_condition.THROTTLING`, or None if they are not reported."""
     for each in ROOT.glob("sys/devices/platform/soc*/*firmware/get_throttled"):
-        if (bits := _number(each, 16)) is not None:
+        if (bits := _read_number(each, 16)) is not None:
             return bits
     # If the firmware's file is missing, Linux reports only the present state of the supply.
     for each in ROOT.glob("sys/class/hwmon/hwmon*/in0_lcrit_alarm"):
-        if _read_text(each.with_name("name")) == "rpi_volt" and (now := _number(each)) is not None:
+        if (
+            _read_text(each.with_name("name")) == "rpi_volt"
+            and (now := _read_number(each)) is not None
+        ):
             return UNDER_VOLTAGE if now else 0
     return None
 
@@ -104,7 +111,7 @@ def reset() -> int:
     watchdog or by Linux itself), or UNKNOWN.
     """
     for each in sorted(ROOT.glob("sys/class/watchdog/watchdog*/bootstatus")):
-        status = _number(each) or 0
+        status = _read_number(each) or 0
         if status & _CARD_RESET:
             return WATCHDOG
         if status & (_POWER_UNDER | _POWER_OVER):
@@ -126,7 +133,7 @@ def _read_text(file: Path) -> str:
         return ""
 
 
-def _number(file: Path, base: int = 10) -> int | None:
+def _read_number(file: Path, base: int = 10) -> int | None:
     with suppress(OSError, ValueError):
         return int(file.read_text(), base)
     return None

@@ -44,7 +44,8 @@ WAITING_MAX, GUESSES_WAITING_MAX = 4, 2
 Version = tuple[int, int]
 """Version of the passphrase's file: its inode and its modification time in nanoseconds."""
 _Account = tuple[Rate, str]
-"""A limit, and the account that it charges: one address, or all addresses of a kind."""
+"""A limit, and the callers to which it applies: one address, or `guesses` or an empty text for all
+addresses of that kind together."""
 
 
 class Entrance:
@@ -94,7 +95,7 @@ class Entrance:
         version = _read_version(self._pass_phrase)
         if version is None:
             raise Problem(403, "this kit has no passphrase yet: run `fieldagent page --set` on it")
-        accounts = self._count(find_source(request.peer))
+        accounts = self._charge_attempt(find_source(request.peer))
         stored = await trio.to_thread.run_sync(self._pass_phrase.read_text)
         matches = partial(check_password, pass_phrase, stored.strip())
         if not await check_in_thread(matches, self._limiter, SCRYPT_SECONDS):
@@ -114,10 +115,11 @@ class Entrance:
         self._signed_in.pop(_digest_cookie(request), None)
         return Response(204, headers=(set_cookie(COOKIE, "", 0, secure=True),))
 
-    def _count(self, source: str) -> list[_Account]:
+    def _charge_attempt(self, source: str) -> list[_Account]:
         """Charge an attempt before it is made, so that simultaneous attempts cannot exceed the
-        limit. Return the charged accounts. If the passphrase is right, the caller returns the
-        attempt to them.
+        limits. Return the charged accounts. If the passphrase is right, the caller refunds the
+        attempt to these accounts. Raises Problem 429 if a limit is exceeded or too many checks
+        wait.
         """
         now = self._clock()
         self._tats = {account: tat for account, tat in self._tats.items() if tat > now}

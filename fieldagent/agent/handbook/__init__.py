@@ -16,10 +16,13 @@ NAMES = (*(f"{language}.html" for language in LANGUAGES), "handbook.css")
 
 def make_routes() -> list[Route]:
     """Return `GET /help`, which redirects to the page in the browser's language, and the pages."""
-    return [Route("GET", "/help", _help), files.make_folder_route("/help", __name__, NAMES)]
+    return [
+        Route("GET", "/help", _redirect_to_help),
+        files.make_folder_route("/help", __name__, NAMES),
+    ]
 
 
-async def _help(request: Request) -> Response:
+async def _redirect_to_help(request: Request) -> Response:
     language = choose_language(request.headers.get("accept-language", ""), LANGUAGES)
     return Response(
         303, headers=(("Location", f"/help/{language}.html"), ("Vary", "Accept-Language"))

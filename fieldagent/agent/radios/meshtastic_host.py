@@ -63,8 +63,8 @@ HEARD_MAX = 256
 NODES_MAX = 5_000
 """Maximum number of nodes whose entries wait. A large mesh has some hundred nodes."""
 KEPT_FREE, FREE_QUEUE_PLACES = 4, 1
-"""Number of free places that we leave in the radio's queue for packets that it repeats for others.
-The first value is the usual number, and the second value applies if we send an SOS."""
+"""Number of places that must be free in the radio's queue before we send a packet: usually, and for
+an SOS. The other places are for packets that the radio repeats for other nodes."""
 QUEUE_FULL_MAX_S = 10.0
 """Longest wait in seconds until a full queue is queried again."""
 
@@ -114,7 +114,7 @@ def _describe_value(error: int | None) -> str:
 
 
 class PacketOutcome(NamedTuple):
-    """All that is known about the result of a packet."""
+    """Known facts about the result of a packet that was passed to the radio."""
 
     queued: int | None
     """A `QueueError`, or a RoutingError that refuses the packet. None if the radio did not report,

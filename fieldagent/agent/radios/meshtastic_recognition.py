@@ -50,10 +50,10 @@ async def read_report(line: DeviceLine) -> DeviceReport:
         nursery.cancel_scope.cancel()
     if limit.cancelled_caught:
         raise RadioLost("the radio stopped while it reported its settings: restart it")
-    return _report(host.facts)
+    return _make_report(host.facts)
 
 
-def _report(facts: RadioFacts) -> DeviceReport:
+def _make_report(facts: RadioFacts) -> DeviceReport:
     lora = facts.lora
     preset = wire.PRESETS.get(lora.modem_preset)
     channels = [

@@ -68,7 +68,7 @@ def check(port: str, baud: int | None, own_settings: Mapping[str, Any]) -> list[
             findings.append(Finding(True, f"{port}: it {speed_report}"))
         bars = sbd.parse_number(await modem.ask(sbd.SIGNAL))
         findings.append(_make_signal_finding(port, link.signal if bars is None else bars))
-        findings.append(_lock(port, sbd.parse_number(await modem.ask(sbd.LOCK))))
+        findings.append(_check_lock(port, sbd.parse_number(await modem.ask(sbd.LOCK))))
         return findings
 
     async def ask() -> list[Finding]:
@@ -92,9 +92,9 @@ def _make_signal_finding(port: str, bars: int | None) -> Finding:
     return Finding(True, f"{port}: signal {bars} of 5{hint}")
 
 
-def _lock(port: str, state: int | None) -> Finding:
-    """Return a Finding about the modem's lock (+CULK), which can prevent service. (A 9602 or 9603
-    has no SIM.)
+def _check_lock(port: str, state: int | None) -> Finding:
+    """Return a Finding about the modem's lock. `state` is the answer to +CULK, or None if there is
+    none. A lock prevents service. (A 9602 or 9603 has no SIM.)
     """
     if state is None:
         return Finding(True, f"{port}: the modem does not report its lock")
