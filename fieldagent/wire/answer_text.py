@@ -19,13 +19,15 @@ from fieldagent.wire.errors import RemoteProtocolError
 STATUS = VERB_BY_NAME["status"].number
 PLAIN, DEFLATED = b"\0", b"\1"
 PART_MIN = 8
-"""Minimum characters of a truncated line. A shorter part of a line is left out."""
+"""A truncated line has more characters than this number. A shorter part of a line is left out."""
 TEXT_MAX_BYTES = 65_536
 """Maximum bytes of a decompressed answer."""
 
 
 def pack(text: str) -> bytes:
-    """Encode the text in as few bytes as possible."""
+    """Encode the text in the shorter of both forms. Characters that UTF-8 cannot encode become
+    question marks.
+    """
     plain = text.encode("utf-8", "replace")
     maker = zlib.compressobj(9, wbits=-15)
     deflated = maker.compress(plain) + maker.flush()
@@ -46,7 +48,7 @@ def pack_lines(lines: Sequence[str], size: int) -> bytes:
 
 
 def pack_last(lines: Sequence[str], size: int) -> bytes:
-    """Encode as many of the last lines as fit into `size` bytes."""
+    """Encode as many of the last lines as fit into `size` bytes, in their order."""
     fit = _find_most(lambda count: lines[len(lines) - count :], len(lines), size)
     return pack("\n".join(lines[len(lines) - fit :]))
 

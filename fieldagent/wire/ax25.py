@@ -75,7 +75,7 @@ def decode(data: bytes) -> Frame | None:
         address = data[at : at + _ADDRESS]
         if len(address) < _ADDRESS or len(calls) == 2 + DIGIPEATERS:
             raise RemoteProtocolError("an AX.25 address field without an end")
-        calls.append(_call(address))
+        calls.append(_decode_address(address))
         last = bool(address[-1] & 1)
         at += _ADDRESS
     if len(calls) < 2:
@@ -91,7 +91,7 @@ def _encode_address(call: Callsign, bit: int) -> bytes:
     return bytes(character << 1 for character in name) + bytes([bit | 0x60 | call.ssid << 1])
 
 
-def _call(address: bytes) -> Callsign:
+def _decode_address(address: bytes) -> Callsign:
     name = bytes(character >> 1 for character in address[:6]).decode("ascii").rstrip(" ")
     if any(character & 1 for character in address[:6]) or not re.fullmatch("[A-Z0-9]{1,6}", name):
         raise RemoteProtocolError("an AX.25 address of other characters than capitals and digits")

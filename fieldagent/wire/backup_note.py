@@ -53,7 +53,7 @@ class HeldItem(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class BackupSummary:
-    """The last items that the hub had, as far as the kit knows."""
+    """The last items in each direction that the hub is known to have stored."""
 
     last_sent: HeldItem = HeldItem()
     """The last item of the kit that the hub has acknowledged over IP."""
@@ -69,7 +69,9 @@ class BackupSummary:
 
 @dataclass(frozen=True, slots=True)
 class InventoryRequest:
-    """Request for a list of the kit's items in one direction, from the items after a place on."""
+    """Request for one page of the list of the kit's items in one direction, from the first item
+    whose place is above `after`.
+    """
 
     direction: Direction
     after: int
@@ -96,7 +98,9 @@ class InventoryRow(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Inventory:
-    """List of the kit's items in one direction after a place, oldest first."""
+    """One page of the list of the kit's items in one direction: the items whose place is above
+    `after`, oldest first.
+    """
 
     direction: Direction
     after: int

@@ -1,5 +1,5 @@
-"""Bitmap of arrived fragments or items. Bit i % 8 of byte i // 8 stands for number i, with the
-lowest bit first. A digest of the fragments or items follows the bits.
+"""Bitmap of arrived fragments or items. Bit i % 8 of byte i // 8, counted from the lowest bit, is 1
+if number i has arrived. A digest of the arrived fragments or items follows the bits.
 """
 
 from __future__ import annotations

@@ -210,7 +210,7 @@ def _is_digest(arguments: tuple[Argument, ...]) -> bool:
     return False
 
 
-def _count_words(arguments: tuple[Argument, ...]) -> int:
+def _get_sentence_size(arguments: tuple[Argument, ...]) -> int:
     return SENTENCE_BYTES
 
 
@@ -262,7 +262,7 @@ VERBS = (
         "let the modem send waiting items now",
         _read_satellite,
         _is_bare,
-        _count_words,
+        _get_sentence_size,
     ),
     Verb(
         6,
@@ -271,7 +271,7 @@ VERBS = (
         "the next step for a silent modem, now",
         _read_satellite,
         _is_bare,
-        _count_words,
+        _get_sentence_size,
     ),
     Verb(
         7,
@@ -280,9 +280,9 @@ VERBS = (
         "restart the agent",
         _read_nothing,
         _is_bare,
-        _count_words,
+        _get_sentence_size,
     ),
-    Verb(8, "reboot", "", "restart the computer", _read_nothing, _is_bare, _count_words),
+    Verb(8, "reboot", "", "restart the computer", _read_nothing, _is_bare, _get_sentence_size),
     Verb(
         9,
         "set",
@@ -290,7 +290,7 @@ VERBS = (
         "try settings that the operator has signed, and roll back if they fail",
         _read_settings,
         _is_signed_settings,
-        _count_words,
+        _get_sentence_size,
     ),
     Verb(
         10,
@@ -299,7 +299,7 @@ VERBS = (
         "hold items of a kind (message, location, waypoint, data) back from satellite",
         _read_kind,
         _is_kind,
-        _count_words,
+        _get_sentence_size,
     ),
     Verb(
         11,
@@ -308,7 +308,7 @@ VERBS = (
         "send items of that kind over satellite again",
         _read_kind,
         _is_kind,
-        _count_words,
+        _get_sentence_size,
     ),
     Verb(
         12,
@@ -317,7 +317,7 @@ VERBS = (
         "a step of the change to a new radio-key; `hub device radio-key` sends it",
         _read_key_step,
         _is_key_step,
-        _count_words,
+        _get_sentence_size,
         allowed=True,
     ),
     Verb(
@@ -327,7 +327,7 @@ VERBS = (
         "try an update from a signed delta, and roll back if it fails",
         _read_file,
         _is_digest,
-        _count_words,
+        _get_sentence_size,
     ),
 )
 """All verbs that the hub can send to a kit."""

@@ -173,20 +173,20 @@ def encode_message(message: DirectIpMo | DirectIpMt | Confirmation) -> bytes:
     """
     if isinstance(message, DirectIpMo):
         m = message
-        header = (m.reference, _encode_ascii(m.imei), m.status, m.momsn, m.mtmsn, m.time)
+        header = (m.reference, _encode_imei(m.imei), m.status, m.momsn, m.mtmsn, m.time)
         elements = [(MO_HEADER, _MO_HEADER.pack(*header))]
         if message.payload is not None:
             elements.append((MO_PAYLOAD, message.payload))
         if message.location is not None:
             elements.append((MO_LOCATION, _encode_location(message.location)))
     elif isinstance(message, DirectIpMt):
-        packed = _MT_HEADER.pack(message.client_id, _encode_ascii(message.imei), message.flags)
+        packed = _MT_HEADER.pack(message.client_id, _encode_imei(message.imei), message.flags)
         elements = [(MT_HEADER, packed)]
         if message.payload is not None:
             elements.append((MT_PAYLOAD, message.payload))
     else:
         c = message
-        packed = _MT_CONFIRMATION.pack(c.client_id, _encode_ascii(c.imei), c.reference, c.status)
+        packed = _MT_CONFIRMATION.pack(c.client_id, _encode_imei(c.imei), c.reference, c.status)
         elements = [(MT_CONFIRMATION, packed)]
     return _join(elements)
 
@@ -263,7 +263,7 @@ def _read_imei(data: bytes | int) -> str:
     return data.decode("ascii")
 
 
-def _encode_ascii(imei: str) -> bytes:
+def _encode_imei(imei: str) -> bytes:
     if len(imei) != 15 or not imei.isascii() or not imei.isdigit():
         raise LocalProtocolError(f"an IMEI has 15 digits, unlike {imei!r}")
     return imei.encode("ascii")

@@ -17,7 +17,7 @@ FRAGMENTS_MAX = 255
 ASK_AFTER_S = 600.0
 """Seconds without a new fragment after which the missing fragments are requested."""
 SILENCE_GROWTH_FACTOR = 4
-"""Factor by which the silence before each further request is longer."""
+"""Factor by which the silence before a request is longer than before the previous request."""
 ASK_UNTIL_S = 2 * 86_400.0
 """Seconds of silence after which requests stop."""
 OVERHEAD_BYTES = 18
@@ -54,8 +54,8 @@ def cut_into_fragments(envelope: bytes, count: int) -> list[Fragment]:
 def find_missing_fragments(
     count: int, stored_indexes: Collection[Collection[int]], tries: int = 0
 ) -> list[int]:
-    """Return the indexes of the fragments to send, in order. For each receiver that has fragments,
-    `stored_indexes` contains their indexes.
+    """Return the indexes of the fragments to send, in order. `stored_indexes` contains, for each
+    receiver that has stored fragments, the indexes of these fragments.
 
     Fragments that no receiver has come first, then fragments that some receivers are missing. A
     receiver that is missing the first fragment may now be out of range. So after each attempt
@@ -79,7 +79,8 @@ class ReassembledItem:
     envelope: bytes
     entries: list[Entry]
     fragments: list[Entry]
-    """The fragments as they arrived. A fragment that arrives again later is a duplicate."""
+    """The fragments, each as an entry of its own, by which a repeated fragment is recognised as a
+    duplicate."""
     not_understood: list[str]
 
 

@@ -64,20 +64,20 @@ def parse_line(line: bytes) -> GpsReport:
 def _read_position(report: dict[str, Any]) -> GpsReport:
     if report.get("mode") not in (2, 3):
         return NoFix()
-    latitude, longitude = _number(report, "lat", -90, 90), _number(report, "lon", -180, 180)
+    latitude, longitude = _get_number(report, "lat", -90, 90), _get_number(report, "lon", -180, 180)
     if latitude is None or longitude is None or is_zero_position(latitude, longitude):
         return NoFix()
     altitude = None
     if report["mode"] == 3:
         # Before version 3.20, gpsd had only `alt`, which is also above the sea.
-        altitude = _number(report, "altMSL", -12_000, 100_000)
-        altitude = _number(report, "alt", -12_000, 100_000) if altitude is None else altitude
-    speed, course = _number(report, "speed", 0, 10_000), _number(report, "track", 0, 360)
+        altitude = _get_number(report, "altMSL", -12_000, 100_000)
+        altitude = _get_number(report, "alt", -12_000, 100_000) if altitude is None else altitude
+    speed, course = _get_number(report, "speed", 0, 10_000), _get_number(report, "track", 0, 360)
     time = _read_time(report.get("time"))
     return Fix(time, latitude, longitude, altitude, speed, course)
 
 
-def _number(report: dict[str, Any], name: str, minimum: float, maximum: float) -> float | None:
+def _get_number(report: dict[str, Any], name: str, minimum: float, maximum: float) -> float | None:
     value = report.get(name)
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None

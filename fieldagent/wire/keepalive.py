@@ -102,7 +102,7 @@ class Keepalive:
         self._link = _LinkTimes(now, now)
 
     def record_received(self, now: float) -> None:
-        """Record the time of a message from the peer. `now` is elapsed time."""
+        """Record the time of a message from the peer, by the caller's clock in seconds."""
         self._link.heard = now
 
     def record_sent(self, now: float, *, needs_answer: bool = False) -> None:
@@ -116,7 +116,9 @@ class Keepalive:
         return self._link.sent_at + self.interval
 
     def record_acknowledged(self, now: float) -> None:
-        """Record that all sent messages are acknowledged."""
+        """Record that the peer has acknowledged all messages. The path has thus not cut the link in
+        the idle time before these messages, so the interval may grow.
+        """
         idle, self._link.unanswered = self._link.unanswered, None
         if idle is None:
             return
@@ -137,8 +139,8 @@ class Keepalive:
             self.interval, self._answered_count = longer, 0
 
     def end(self, now: float, *, is_explained: bool) -> None:
-        """Record the end of the link, or of an attempt. If the end is not `is_explained`, the link
-        broke.
+        """Record the end of the link, or of an attempt to open it. `is_explained` is True if an end
+        closed the link with a reason, and False if the link broke.
         """
         link, self._link = self._link, _LinkTimes(-inf, -inf)
         if is_explained:

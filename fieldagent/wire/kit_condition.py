@@ -24,7 +24,7 @@ REPORTED_HOURS = 24
 REPORTED_CHANNELS = ("satellite", "cellular")
 """Channels whose signal is reported."""
 SYSTEM_TEXT_MAX = 60
-"""Maximum characters of the description of the machine."""
+"""Maximum characters of the name of the operating system."""
 CLOCK_ERROR_MAX_S = 2**40
 """Maximum plausible error of a clock in seconds."""
 STARTS_MAX = 1_000
@@ -37,7 +37,8 @@ for each."""
 UNDER_VOLTAGE, CAPPED, THROTTLED, SOFT_LIMIT = (1 << bit for bit in range(4))
 """Bits of the Raspberry Pi's `get_throttled` for the present state."""
 SINCE_BOOT = 16
-"""Number of bits by which the flags since the start are shifted against the present flags."""
+"""Number of bits by which the flags that were set since the boot are shifted to the left of the
+present flags."""
 THROTTLING = {
     UNDER_VOLTAGE: "under-voltage",
     CAPPED: "frequency-capped",
@@ -54,7 +55,7 @@ class KitCondition:
 
     status: KitStatus
     system: str = ""
-    """Description of the machine in one line. Empty if unknown."""
+    """Name and version of the operating system, in one line. Empty if unknown."""
     cause: int = UNKNOWN
     """Cause of the machine's last start: an index of CAUSES."""
     starts: int = 0

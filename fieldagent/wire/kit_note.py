@@ -231,7 +231,7 @@ def decode(body: bytes) -> Note | None:
     return None if read_note is None else read_note(items)
 
 
-def _report(items: list[Any]) -> KitReport:
+def _read_report(items: list[Any]) -> KitReport:
     update = _get_row(items[1:2], (str, str, str))
     settings = _get_row(items[2:3], (int, str, str))
     program = _get_row(items[3:4], (int, str, str))
@@ -261,7 +261,7 @@ def _read_program(items: list[Any]) -> ProgramOffer:
     return ProgramOffer(*members)
 
 
-def _has_directory(items: list[Any]) -> HasDirectory:
+def _read_has_directory(items: list[Any]) -> HasDirectory:
     if not items[1:] or not _is_number(items[1]):
         raise RemoteProtocolError("the note about the kit's directory is damaged")
     return HasDirectory(items[1])
@@ -351,11 +351,11 @@ def _cut_text(text: str) -> str:
 
 
 _READERS: Mapping[int, Callable[[list[Any]], Note]] = {
-    NoteKind.REPORT: _report,
+    NoteKind.REPORT: _read_report,
     NoteKind.OFFER: _read_settings,
     NoteKind.PROGRAM: _read_program,
     NoteKind.DIRECTORY: _read_directory,
-    NoteKind.HAS_DIRECTORY: _has_directory,
+    NoteKind.HAS_DIRECTORY: _read_has_directory,
     NoteKind.EARSHOT: _read_heard_stations,
     kit_condition.KIND: kit_condition.decode_note,
     **dict.fromkeys(backup_note.KINDS, backup_note.decode_note),

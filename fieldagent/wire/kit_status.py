@@ -16,7 +16,8 @@ LINKS = ("satellite", "radio", "cellular")
 STATES = ("not configured", "starting", "absent", "ready", "no service", "busy", "fault")
 """States of a link, by their number."""
 CLOCKS = ("nobody", "satellite", "hub", "GPS", "network", "somebody else")
-"""Sources of the kit's time, by their number."""
+"""Sources of the kit's time, by their number. The first means no trusted source, and the last any
+source that is not listed."""
 _BODY = struct.Struct(">B3BHHBbH3s3sH3BHHHBBB")
 _VERSION = re.compile(r"(\d{1,9})\.(\d{1,9})\.(\d{1,9})(?:\.dev(\d{1,9})|\+(\d{1,9})\b)?")
 _NO_BYTE, _NO_SHORT = 0xFF, 0xFFFF
@@ -31,7 +32,7 @@ _NO_BARS = 15
 class KitStatus(NamedTuple):
     version: tuple[int, int, int]
     since: int
-    """Number of commits since the version, or 0 for a release."""
+    """Number of commits in the program since the release `version`; 0 for the release itself."""
     disk_free: int
     """Free bytes on the journal's disk."""
     disk_used: int
@@ -50,7 +51,7 @@ class KitStatus(NamedTuple):
     signals: tuple[int | None, int | None, int | None]
     """Signals of the links in bars, 0 to 5. None if unknown."""
     queued: int
-    """Number of waiting Packages."""
+    """Largest number of Packages that wait for one of the links."""
     credits_today: int
     credits_left: int | None
     """Today's remaining credits. None if there is no budget."""
@@ -125,11 +126,11 @@ def read_version_numbers(version: str) -> tuple[tuple[int, int, int], int]:
 
 def format_version(status: KitStatus) -> str:
     """Return the version for people, such as 0.1.0+12."""
-    return _count_words(status.version, status.since)
+    return _format_numbers(status.version, status.since)
 
 
-def _count_words(numbers: Sequence[int], first_hour: int) -> str:
-    return ".".join(map(str, numbers)) + (f"+{first_hour}" if first_hour else "")
+def _format_numbers(numbers: Sequence[int], commit_count: int) -> str:
+    return ".".join(map(str, numbers)) + (f"+{commit_count}" if commit_count else "")
 
 
 def encode_version(version: str) -> bytes:
@@ -146,7 +147,7 @@ def decode_version(content: bytes) -> str:
     """Decode a program's version, and return it as text. Raises ValueError for malformed data."""
     if len(content) not in (3, 5):
         raise ValueError("a version has 3 or 5 bytes")
-    return _count_words(content[:3], int.from_bytes(content[3:], "big"))
+    return _format_numbers(content[:3], int.from_bytes(content[3:], "big"))
 
 
 def decode(body: bytes) -> KitStatus:

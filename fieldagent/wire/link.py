@@ -216,18 +216,18 @@ class IpLink:
 
         If RemoteProtocolError is raised, the caller must close the connection.
         """
-        kind, *members = _load(message)
+        kind, *members = _parse_message(message)
         if kind == LinkKind.HELLO:
-            return self._open(members)
+            return self._accept_hello(members)
         if self._peer is None:
             raise RemoteProtocolError("the first message is not a hello")
         if kind == LinkKind.MESSAGE:
-            return self._accept_numbered(_number(members), members[1:])
+            return self._accept_numbered(_get_number(members), members[1:])
         if kind == LinkKind.NOTE and self._peer.features & NOTES:
-            return NoteReceived(_note(members))
-        return self._settle(_number(members)) if kind == LinkKind.ACKNOWLEDGEMENT else None
+            return NoteReceived(_get_note(members))
+        return self._settle(_get_number(members)) if kind == LinkKind.ACKNOWLEDGEMENT else None
 
-    def _open(self, members: list[Any]) -> LinkOpened:
+    def _accept_hello(self, members: list[Any]) -> LinkOpened:
         if self._peer is not None:
             raise RemoteProtocolError("a second hello")
         if len(members) < 6 or not all(_is_uint(member) for member in members[:6]):
@@ -286,20 +286,20 @@ class NoCommonVersion(RemoteProtocolError):
     """The two ends have no common version of the protocol. The older end must be updated."""
 
 
-def _load(message: bytes) -> list[Any]:
+def _parse_message(message: bytes) -> list[Any]:
     items = strict_cbor.decode_single(message)
     if not isinstance(items, list) or not items or not _is_uint(items[0]):
         raise RemoteProtocolError("a message is not an array that starts with its kind")
     return items
 
 
-def _number(members: list[Any]) -> int:
+def _get_number(members: list[Any]) -> int:
     if not members or not _is_uint(members[0]):
         raise RemoteProtocolError("a message or acknowledgement has no number")
     return int(members[0])
 
 
-def _note(members: list[Any]) -> bytes:
+def _get_note(members: list[Any]) -> bytes:
     if not members or not isinstance(members[0], bytes) or len(members[0]) > BODY_BYTES:
         raise RemoteProtocolError(f"a note has no body of {BODY_BYTES} bytes")
     return bytes(members[0])

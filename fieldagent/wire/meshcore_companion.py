@@ -402,7 +402,7 @@ def decode_text(content: bytes) -> CompanionText:
     if kind in (CompanionMessage.TEXT, CompanionMessage.OLD_TEXT):
         return _read_direct(body, snr)
     if kind in (CompanionMessage.CHANNEL_TEXT, CompanionMessage.OLD_CHANNEL_TEXT):
-        _is_long_enough(body, _CHANNEL_TEXT.size)
+        _require_length(body, _CHANNEL_TEXT.size)
         index, path, text_kind, time = _CHANNEL_TEXT.unpack_from(body)
         text = _read_text(body[_CHANNEL_TEXT.size :])
         return CompanionText(b"", index, time, text, text_kind, _read_hops(path), snr)
@@ -410,7 +410,7 @@ def decode_text(content: bytes) -> CompanionText:
 
 
 def _read_direct(body: bytes, snr: float | None) -> CompanionText:
-    _is_long_enough(body, _TEXT.size)
+    _require_length(body, _TEXT.size)
     sender, path, text_kind, time = _TEXT.unpack_from(body)
     rest = body[_TEXT.size :]
     if text_kind == TextType.SIGNED:
@@ -525,7 +525,7 @@ def decode_position(body: bytes) -> tuple[int, int]:
     """Parse the argument of SET_POSITION, in 1e-6 degree. Raises RemoteProtocolError for malformed
     data.
     """
-    _is_long_enough(body, 8)
+    _require_length(body, 8)
     latitude, longitude, _ = _POSITION.unpack(body[:12].ljust(12, b"\0"))
     return latitude, longitude
 
@@ -534,7 +534,7 @@ def decode_send_text(body: bytes) -> tuple[bytes, str, int, int]:
     """Parse the argument of SEND_TEXT: addressee, text, time and attempt. Raises
     RemoteProtocolError for malformed data.
     """
-    _is_long_enough(body, _SEND_TEXT.size)
+    _require_length(body, _SEND_TEXT.size)
     _, attempt, time, recipient = _SEND_TEXT.unpack_from(body)
     return recipient, _read_text(body[_SEND_TEXT.size :]), time, attempt
 
@@ -543,7 +543,7 @@ def decode_send_channel_text(body: bytes) -> tuple[int, str, int]:
     """Parse the argument of SEND_CHANNEL_TEXT: index, text, time. Raises RemoteProtocolError for
     malformed data.
     """
-    _is_long_enough(body, _SEND_CHANNEL_TEXT.size)
+    _require_length(body, _SEND_CHANNEL_TEXT.size)
     _, index, time = _SEND_CHANNEL_TEXT.unpack_from(body)
     return index, _read_text(body[_SEND_CHANNEL_TEXT.size :]), time
 
@@ -556,8 +556,10 @@ def decode_battery(content: bytes) -> int | None:
 
 
 def decode_number(body: bytes) -> int:
-    """Parse a number of four bytes. Raises RemoteProtocolError for malformed data."""
-    _is_long_enough(body, _NUMBER.size)
+    """Parse a number of four bytes, little-endian. Raises RemoteProtocolError if there are
+    fewer.
+    """
+    _require_length(body, _NUMBER.size)
     return int(_NUMBER.unpack_from(body)[0])
 
 
@@ -572,11 +574,11 @@ def _read_body(content: bytes, kind: int, size: int) -> bytes:
     """
     if content[:1] != bytes([kind]):
         raise RemoteProtocolError(f"a frame begins with {content[:1].hex()}, not {kind:02x}")
-    _is_long_enough(content[1:], size)
+    _require_length(content[1:], size)
     return content[1:]
 
 
-def _is_long_enough(body: bytes, size: int) -> None:
+def _require_length(body: bytes, size: int) -> None:
     if len(body) < size:
         raise RemoteProtocolError(f"a frame has {len(body)} bytes, and needs {size}")
 

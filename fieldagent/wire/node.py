@@ -204,7 +204,7 @@ class NodeLink:
         self._unacknowledged.append((self._sent, content))
         self._write_numbered(self._sent, content)
         if len(self._unacknowledged) == 1:
-            self._await(now)
+            self._start_timer(now)
 
     def send_unnumbered(self, content: NodeStatus | Log) -> None:
         """Send an unnumbered frame, which is not repeated if it is lost."""
@@ -212,8 +212,9 @@ class NodeLink:
         self._write(kind, 0, 0, members)
 
     def tick(self, now: float) -> None:
-        """Send unanswered frames again. After `TRANSMISSIONS_MAX` transmissions, report PeerDown. A
-        call before `deadline` does nothing.
+        """Send unacknowledged frames again. If there are none, ask the peer for an answer with a
+        hello. After `TRANSMISSIONS_MAX` transmissions without an answer, report PeerDown. A call
+        before `deadline` does nothing.
         """
         if now < self.deadline:
             return
@@ -228,8 +229,10 @@ class NodeLink:
         for sequence, content in self._unacknowledged if self.peer else ():
             self._write_numbered(sequence, content)
 
-    def _await(self, now: float) -> None:
-        """Wait for an answer to the last frame, or for any frame of the peer."""
+    def _start_timer(self, now: float) -> None:
+        """Restart the timer of `tick`: for the acknowledgement of the oldest unacknowledged frame
+        or, if there is none, for any frame of the peer.
+        """
         self._tries, self.deadline = 0, now + self._quiet
         if self._unacknowledged:
             self._tries, self.deadline = 1, now + RETRY_S
@@ -262,7 +265,7 @@ class NodeLink:
         if len(frame) < _HEAD + _SUM or zlib.crc32(frame[:-_SUM]).to_bytes(_SUM) != guard:
             raise RemoteProtocolError("a frame with a wrong CRC-32")
         version, kind = divmod(head[0], 16)
-        members = _load(body)
+        members = _parse_members(body)
         if kind == NodeKind.HELLO:
             self._receive_hello(_read_hello(members), head[1], now)
             return
@@ -275,7 +278,7 @@ class NodeLink:
             return
         self._acknowledge(head[3], now)
         if not self._unacknowledged:
-            self._await(now)
+            self._start_timer(now)
         if kind in _NUMBERED_KINDS:
             self._receive_numbered(kind, head[1], head[2], members)
         elif kind in _UNNUMBERED_KINDS:
@@ -303,7 +306,7 @@ class NodeLink:
             for sequence, content in self._unacknowledged:
                 self._write_numbered(sequence, content)
         if anew or resumed or not self._unacknowledged:
-            self._await(now)
+            self._start_timer(now)
         self._events.append(NodeOpened(hello, anew))
 
     def _acknowledge(self, last: int, now: float) -> None:
@@ -311,7 +314,7 @@ class NodeLink:
             return
         while self._unacknowledged.popleft()[0] != last:
             pass
-        self._await(now)
+        self._start_timer(now)
 
     def _receive_numbered(self, kind: int, flags: int, sequence: int, members: Any) -> None:
         """Process a numbered frame if it is the next frame in order. The peer repeats frames that
@@ -365,7 +368,7 @@ def encode_frame(head: bytes, members: list[Any]) -> bytes:
     return cobs.encode(plain + zlib.crc32(plain).to_bytes(_SUM)) + cobs.DELIMITER
 
 
-def _load(body: bytes) -> list[Any]:
+def _parse_members(body: bytes) -> list[Any]:
     members = strict_cbor.decode_single(body)
     if not isinstance(members, list):
         raise RemoteProtocolError("an array is missing")

@@ -163,14 +163,14 @@ def _read_value(kind: Kind, data: int | bytes) -> Any:
         assert isinstance(data, bytes)
         return kind.decode(data)
     if isinstance(data, int):
-        return _number(kind, data)
+        return _convert_number(kind, data)
     if kind is Scalar.TEXT:
         # Third-party texts are only displayed, so replace invalid UTF-8 with U+FFFD.
         return data.decode("utf-8", "replace")
     return struct.unpack(FOUR_BYTE_FORMATS[kind], data)[0] if kind in FOUR_BYTE_FORMATS else data
 
 
-def _number(kind: Scalar, data: int) -> int | bool:
+def _convert_number(kind: Scalar, data: int) -> int | bool:
     if kind is Scalar.BOOL:
         return bool(data)
     low = data & 0xFFFF_FFFF

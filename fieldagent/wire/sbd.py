@@ -87,8 +87,8 @@ def find_mo_status(status_number: int) -> MoStatus:
 
 URGENT_WAIT_MAX_S = 60.0
 _RETRY_SPREADS_S = (0.0, 5.0, 5.0, 30.0, 30.0)
-"""Maximum random delays in seconds, as the maker recommends: at once, twice within 5 s, twice
-within 30 s, and then every five minutes."""
+"""Maximum random delay in seconds before each of the first five retries, as the maker recommends.
+Each later retry follows after about five minutes."""
 _STEADY_WAIT_S = 300.0
 
 
@@ -123,7 +123,7 @@ MT_STATUS = {
     1: "a message came in",
     2: "the gateway could not tell whether a message waits",
 }
-"""Results of a session that sent no message."""
+"""Texts for people by the MT status of a session: the result of the mailbox check."""
 
 
 MO_BYTES = 340
@@ -161,7 +161,8 @@ SESSION_ANSWERING_RING = "AT+SBDIXA"
 CLEAR_MO = "AT+SBDD0"
 CLEAR_MT = "AT+SBDD1"
 TRAFFIC = "AT+SBDLOE"
-"""Query for the seconds until the network accepts a session, if it manages its traffic."""
+"""Query for the seconds until the network accepts a session. Only a network that limits its traffic
+has such a time."""
 
 
 class LineSetting(NamedTuple):
@@ -256,8 +257,8 @@ _INDICATION = re.compile(r"\+CIEV\s*:\s*([01])\s*,\s*([0-5])")
 _UNSOLICITED = re.compile(r"SBDRING|\+CIEV\s*:.*|\+AREG\s*:.*|\+CREG\s*:.*")
 _AFTER_BINARY = b"\r\nOK"
 _LONGEST_HEAD = 0x09
-"""The length of a payload begins with a byte below this value. A line never begins with such a
-byte."""
+"""The first byte of a payload's length is always below this value, and the first byte of a line
+never is."""
 
 
 class _State(Enum):

@@ -34,7 +34,7 @@ NAME_BYTES = 6
 ACKNOWLEDGED_MAX = 15
 _HEAD = 1 + NAME_BYTES
 _ONE_SMS, _PART = 160, 153
-"""Septets of one message, and of each part of a longer message."""
+"""Septets in a message that is sent alone, and in each part of a longer message."""
 PARTS_DOWN = 8
 """Maximum parts of a message from the hub: a SIM holds ten or more, services accept ten."""
 _TEXT = re.compile(r"fa:([A-Za-z0-9+/]{20,})", re.ASCII)

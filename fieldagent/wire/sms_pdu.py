@@ -228,7 +228,7 @@ def decode(pdu: bytes, *, is_sent: bool = False) -> Submit | Deliver | StatusRep
     if is_sent or kind == _SUBMIT:
         if kind != _SUBMIT:
             raise RemoteProtocolError(f"it is not a SUBMIT: its first octet is {first:02X}")
-        return _submit(reader, first)
+        return _read_submit(reader, first)
     if kind == _DELIVER:
         number = reader.read_address()
         scheme = reader.bytes_of(2)[1]
@@ -243,7 +243,7 @@ def decode(pdu: bytes, *, is_sent: bool = False) -> Submit | Deliver | StatusRep
     raise RemoteProtocolError("its type is reserved")
 
 
-def _submit(reader: _Reader, first: int) -> Submit:
+def _read_submit(reader: _Reader, first: int) -> Submit:
     reference, number = reader.read_byte(), reader.read_address()
     scheme = reader.bytes_of(2)[1]
     form, validity = first & 0x18, 0xFF

@@ -20,7 +20,8 @@ ITEMS_MAX = 40_000
 
 _BYTES, _TEXT, _MAP = 2, 3, 5
 _EXTRA = {24: 1, 25: 2, 26: 4, 27: 8}
-"""Number of bytes of the argument after an initial byte, by the lowest five bits."""
+"""Number of bytes of the argument that follows an initial byte, by the lowest five bits of the
+initial byte."""
 _SCALAR = {
     (major << 5) + info: 1 + _EXTRA.get(info, 0) for major in (0, 1) for info in range(28)
 } | {0xF4: 1, 0xF5: 1, 0xF6: 1, 0xF9: 3, 0xFA: 5, 0xFB: 9}
@@ -40,10 +41,10 @@ def decode_single(data: bytes) -> Any:
 
 
 def decode_item(data: bytes, start: int) -> tuple[Any, int]:
-    """Return the item at `start`, and the index after it. Raises RemoteProtocolError for malformed
-    data.
+    """Return the item that begins at the index `start`, and the index of the byte after the item.
+    Raises RemoteProtocolError for malformed data.
     """
-    end = _end(data, start)
+    end = _find_end(data, start)
     try:
         return cbor2.loads(data[start:end]), end
     except Exception as error:
@@ -52,7 +53,7 @@ def decode_item(data: bytes, start: int) -> tuple[Any, int]:
         raise RemoteProtocolError(f"not CBOR: {error}") from error
 
 
-def _end(data: bytes, offset: int) -> int:
+def _find_end(data: bytes, offset: int) -> int:
     items = 0
     missing = [1]
     """Number of items still missing in each open array, the innermost last."""

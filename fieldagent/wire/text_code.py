@@ -282,7 +282,8 @@ CHARACTERS_PER_BYTE_MAX = 8
 TEXT_MAX = 2_000
 """Maximum characters of a packed text. A longer text is not packed."""
 _CAPITALS = ((39, 1), (2, 30))
-"""Weights of a small letter and a capital, after one capital, and after two or more."""
+"""Two pairs with the weights of a small letter and of a capital. The first pair applies after one
+capital, the second after two or more."""
 _TEN, BYTE = [1] * 10, [1] * 256
 PLANES = [16, 8] + [1] * 15
 """Weights of Unicode planes. The second plane contains the emoji."""
@@ -381,24 +382,26 @@ class CodedText:
             raise RemoteProtocolError("packed text holds half of a surrogate pair")
 
     def write(self, text: str, offset: int) -> None:
-        """Code the character of `text` at the index `offset`."""
+        """Encode the character of `text` at the index `offset`, and change the model if this saves
+        bytes.
+        """
         character = text[offset]
         if self.alphabet.get_symbol(character) == self.alphabet.other:
             self.code_symbol(self.alphabet.other)
-            way = self.code_other(self._code_choice(text, offset))
-            if way < BLOCK:
-                self.append_unknown(way, character)
+            model_choice = self.code_other(self._code_choice(text, offset))
+            if model_choice < BLOCK:
+                self.append_unknown(model_choice, character)
                 return
-            self.change(way, ord(character) >> 8)
+            self.change(model_choice, ord(character) >> 8)
         capitals = bool(self.characters) and self.characters[-1] in LETTER_BY_CAPITAL
         for symbol in self.alphabet.split_into_symbols(character, capitals=capitals):
             self.code_symbol(symbol)
         self.append_known(symbol, character)
 
     def _code_choice(self, text: str, offset: int) -> int:
-        """Return how to code a character that is not in the model: NEAR, FAR, BLOCK or a table. If
-        the next letter is in the model again, the character is coded alone (NEAR or FAR), because
-        two changes of the model cost more.
+        """Return the choice with which to encode a character that is not in the model: NEAR, FAR,
+        BLOCK, or TABLE plus the number of a script. If the next letter is in the model again, the
+        character is coded alone (NEAR or FAR), because two changes of the model cost more.
         """
         character, number = text[offset], ord(text[offset])
         script = _LETTERS.get(LETTER_BY_CAPITAL.get(character, character))
@@ -420,8 +423,9 @@ class CodedText:
 # with it.
 @lru_cache(maxsize=64)
 def pack(text: str) -> bytes | str:
-    """Compress a text. Return the text itself if its UTF-8 is not longer than the compressed
-    bytes.
+    """Compress a text. Return the text itself if its UTF-8 is not longer than the compressed bytes,
+    if it has more than TEXT_MAX characters, or if it has more than CHARACTERS_PER_BYTE_MAX
+    characters per compressed byte.
     """
     if len(text) > TEXT_MAX:
         return text
@@ -450,12 +454,12 @@ def unpack(packed_text: bytes) -> str:
             break
         owed = makes_none
         if symbol == alphabet.other:
-            way = coded_text.code_other()
-            if way < BLOCK:
-                coded_text.append_unknown(way)
+            model_choice = coded_text.code_other()
+            if model_choice < BLOCK:
+                coded_text.append_unknown(model_choice)
                 owed = 0
             else:
-                coded_text.change(way)
+                coded_text.change(model_choice)
         elif symbol != alphabet.shift:
             coded_text.append_known(symbol)
     raise RemoteProtocolError("packed text has no end")

@@ -33,7 +33,7 @@ NO_REPLAY = (
     "# sums and tags stand in what is left out: nothing takes the rest for a frame. --payloads\n"
     "# shows all.\n"
 )
-"""Head of a trace that cannot be replayed."""
+"""Comment at the start of a masked trace of a radio, which cannot be replayed."""
 
 
 class TraceRecord(NamedTuple):
@@ -113,7 +113,9 @@ def _mask_sbd(records: Sequence[TraceRecord]) -> list[TraceRecord]:
 
 
 def _mask_read(records: Sequence[TraceRecord], offset: int) -> bytes:
-    """Return the received bytes of a record, without the bytes of a message."""
+    """Return the received bytes of the record at the index `offset`. If they belong to the reply to
+    +SBDRB, the bytes of the message are replaced by zeros.
+    """
     first = offset
     while first and records[first - 1].direction == CAME:
         first -= 1
@@ -127,10 +129,10 @@ def _mask_read(records: Sequence[TraceRecord], offset: int) -> bytes:
         last += 1
     joined = b"".join(each.data for each in records[first : last + 1])
     offset_in_read = sum(len(each.data) for each in records[first:offset])
-    return _message_zeroed(joined)[offset_in_read : offset_in_read + len(records[offset].data)]
+    return _zero_reply(joined)[offset_in_read : offset_in_read + len(records[offset].data)]
 
 
-def _message_zeroed(answer: bytes) -> bytes:
+def _zero_reply(answer: bytes) -> bytes:
     """Return the reply to +SBDRB with zeros in the place of its message. The echo, the line ends
     and the length are kept.
     """
@@ -154,7 +156,9 @@ def _zero_message(message: bytes) -> bytes:
 
 
 def _mask_link(records: Sequence[TraceRecord]) -> list[TraceRecord]:
-    """Replace the body of a message by zeros. Hello, numbers and acknowledgements are kept."""
+    """Replace each byte string in the messages of an IP link by zeros. Numbers are kept. A message
+    of another form is masked like a radio's frame.
+    """
     return [each if each.direction == HAPPENED else _mask_message(each) for each in records]
 
 
@@ -175,7 +179,9 @@ def format_head(kind: str, *, is_masked: bool) -> str:
 
 
 def _mask_frames(records: Sequence[TraceRecord]) -> list[TraceRecord]:
-    """Replace each frame by its beginning and its length."""
+    """Keep the first FRAME_SHOWN bytes of each frame, and replace the rest by a text with the
+    frame's length.
+    """
     return [
         each
         if each.direction == HAPPENED

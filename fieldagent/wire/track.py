@@ -15,12 +15,12 @@ from fieldagent.system.lazy_dataclass import dataclass
 
 
 def zigzag(value: int) -> int:
-    """Return the code of a signed number. The code is never negative."""
+    """Map a signed number to a number that is not negative: 0, -1, 1, -2 become 0, 1, 2, 3."""
     return 2 * value if value >= 0 else -2 * value - 1
 
 
 def unzigzag(code: int) -> int:
-    """Return the signed number that has the code `code`."""
+    """Return the signed number that `zigzag` maps to `code`."""
     return -(code + 1 >> 1) if code & 1 else code >> 1
 
 
@@ -30,7 +30,7 @@ COUNT_MAX = 255
 LATITUDE_MAX, LONGITUDE_MAX = 9_000_000, 18_000_000
 _LATITUDE_BITS, _LONGITUDE_BITS, _PARAMETER_BITS, _COUNT_PARAMETER = 25, 26, 5, 4
 _MEMBER_BITS = 4
-"""Number of bits of the parameter of a column of altitudes, speeds or courses."""
+"""Size in bits of the Rice parameter of a column of altitudes, speeds or courses."""
 _ORDERS = 8, 6, 9
 """Orders of the exponential Golomb code for the first value of these columns."""
 Members: TypeAlias = "tuple[int | None, int | None, int | None]"
@@ -69,7 +69,7 @@ def encode_track(fixes: Sequence[TrackFix]) -> bytes:
     _write_column(bits, [fix.latitude for fix in fixes])
     _write_column(bits, [fix.longitude for fix in fixes])
     members = [(fix.altitude, fix.speed, fix.course) for fix in fixes]
-    _write_who_has(bits, members)
+    _write_presence(bits, members)
     altitudes, speeds, courses = (
         [each for each in column if each is not None] for column in zip(*members, strict=True)
     )
@@ -93,17 +93,17 @@ def decode_track(sequence: int, time: int, body: bytes) -> list[TrackFix]:
     times, latitudes, longitudes = (
         _read_column(bits, first, count) for first in (time, latitude, longitude)
     )
-    who_has = zip(_read_who_has(bits, count), _ORDERS, strict=True)
-    altitudes, speeds, courses = (_read_members(bits, has, order) for has, order in who_has)
+    presence = zip(_read_presence(bits, count), _ORDERS, strict=True)
+    altitudes, speeds, courses = (_read_members(bits, has, order) for has, order in presence)
     courses = [None if each is None else _centre(each) for each in courses]
     fixes = zip(sequences, times, latitudes, longitudes, altitudes, speeds, courses, strict=True)
     return [TrackFix(*each) for each in fixes]
 
 
-def _write_who_has(bits: Bits, members: Sequence[Members]) -> None:
-    """Encode which fixes have which members. One code is enough if no fix has any member, or if all
-    fixes have all members. Otherwise encode for each member that no fix has it, that all fixes have
-    it, or the list of fixes that have it.
+def _write_presence(bits: Bits, members: Sequence[Members]) -> None:
+    """Write which fixes have an altitude, a speed and a course. One or two bits are enough if no
+    fix has any of them, or if all fixes have all of them. Otherwise write this for each member
+    separately, with one bit per fix if only some fixes have the member.
     """
     is_any_set = any(each is not None for fix in members for each in fix)
     is_each_set = all(each is not None for fix in members for each in fix)
@@ -122,18 +122,18 @@ def _write_who_has(bits: Bits, members: Sequence[Members]) -> None:
                 bits.write_bits(int(each), 1)
 
 
-def _read_who_has(bits: Bits, count: int) -> list[list[bool]]:
-    nobody, everybody = [False] * count, [True] * count
+def _read_presence(bits: Bits, count: int) -> list[list[bool]]:
+    none_present, all_present = [False] * count, [True] * count
     if not bits.read_bits(1):
-        return [nobody for _ in _ORDERS]
+        return [none_present for _ in _ORDERS]
     if bits.read_bits(1):
-        return [everybody for _ in _ORDERS]
+        return [all_present for _ in _ORDERS]
     has = []
     for _ in _ORDERS:
         is_any_set = bits.read_bits(1)
         is_each_set = is_any_set and bits.read_bits(1)
         if not is_any_set or is_each_set:
-            has.append(everybody if is_each_set else nobody)
+            has.append(all_present if is_each_set else none_present)
         else:
             has.append([bool(bits.read_bits(1)) for _ in range(count)])
     return has
@@ -171,8 +171,8 @@ def _centre(angle: int) -> int:
 
 
 def _write_column(bits: Bits, column: Sequence[int], size: int = _PARAMETER_BITS) -> None:
-    """Encode a column: either the steps from one value to the next, or the first step and the
-    change of each later step.
+    """Write a column without its first value, in the shorter of two forms: the step from each value
+    to the next, or the first step and the change from each step to the next.
     """
     steps = [zigzag(after - before) for before, after in pairwise(column)]
     turns = [
