@@ -77,22 +77,22 @@ def load_certificate(context: ssl.SSLContext, chain: Path, key: Path) -> None:
             file.open("rb").close()
         except OSError as error:
             error.filename = None
-            raise _fail(setting, file, describe_reason(error)) from error
+            raise _make_failure(setting, file, describe_reason(error)) from error
     try:
         context.load_cert_chain(chain, key, password=_refuse_passphrase)
     except ssl.SSLError as error:
         if error.reason == "KEY_VALUES_MISMATCH":
             reason = f"it does not belong to the certificate {chain}"
         elif not _has_certificate(chain):
-            raise _fail(
+            raise _make_failure(
                 "tls-certificate", chain, "it is not a certificate in PEM format"
             ) from error
         else:
             reason = "it is not a private key in PEM format without a passphrase"
-        raise _fail("tls-key", key, reason) from error
+        raise _make_failure("tls-key", key, reason) from error
 
 
-def _fail(setting: str, file: Path, reason: str) -> CertificateFailed:
+def _make_failure(setting: str, file: Path, reason: str) -> CertificateFailed:
     return CertificateFailed(f"{setting} {file} cannot be used: {reason}")
 
 

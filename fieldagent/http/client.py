@@ -149,9 +149,7 @@ Server = tuple[str, str, int]
 
 @dataclass(slots=True)
 class KeptConnections:
-    """Open connections for later requests to the same server. The owner calls `close` at the
-    end.
-    """
+    """Open connections for later requests, by server. The owner calls `close` at the end."""
 
     _idle: dict[Server, list[_ClientConnection]] = field(default_factory=dict)
 
@@ -170,7 +168,9 @@ class KeptConnections:
         return connection
 
     def store_connection(self, server: Server, connection: _ClientConnection) -> None:
-        """Keep a connection for at most IDLE_TIMEOUT_S seconds."""
+        """Keep a connection for a later request. Also close the connections to all servers that
+        have been unused for more than IDLE_TIMEOUT_S seconds.
+        """
         now = connection.idle_since = trio.current_time()
         self._idle.setdefault(server, []).append(connection)
         for other, waiting in [*self._idle.items()]:
@@ -188,7 +188,7 @@ class KeptConnections:
 
 
 IDLE_TIMEOUT_S = 30.0
-"""Seconds for which an unused connection is kept."""
+"""Seconds without use after which a connection is closed when the next connection is stored."""
 _REST_MOST, _REST_WAIT = 65_536, 1.0
 """Maximum bytes, and maximum seconds, for reading the unwanted rest of a response, so that the
 connection can be kept."""

@@ -58,8 +58,8 @@ def format_date(second: int) -> bytes:
 
 
 def parse_date(text: str) -> float | None:
-    """Return a date as Unix time, or None if it does not have the form that senders must use
-    today.
+    """Return a date as Unix time, or None if it is not an IMF-fixdate, the only form that senders
+    may use.
     """
     match = _FIXED_FORM.fullmatch(text)
     if match is None or match[2] not in _MONTHS:
@@ -75,7 +75,7 @@ def parse_date(text: str) -> float | None:
 
 
 def parse_delay(text: str) -> float | None:
-    """Return the seconds of a `Retry-After`, or None if it is not an integer."""
+    """Return the seconds of a `Retry-After`, or None if it is not a number of seconds in digits."""
     return float(text[:9]) if text.isascii() and text.isdigit() else None
 
 

@@ -50,11 +50,11 @@ class Limits:
     write_deadline: float = 30.0
     """Deadline of one response, or of one part of a stream, in seconds."""
     linger_s: float = 2.0
-    """Seconds for a refused peer to read the reason before the connection is reset."""
+    """Seconds that a refused peer has to read the reason before the connection is reset."""
     connections: int = 128
     leaving_max: int = 512
-    """Maximum number of connections, in addition to `connections`, that stay open until they have
-    sent the response that there is no capacity."""
+    """Maximum number of connections, in addition to `connections`, that are not served, and stay
+    open only until they have sent the response 503."""
     per_source: int | None = None
     """Maximum number of connections of one source (see `address`). Upgraded connections do not
     count."""
@@ -65,7 +65,7 @@ class Limits:
     bodies: int = 16_777_216
     """Maximum total of bytes of all request bodies that are held at the same time."""
     grace: float = 10.0
-    """Seconds for active requests when the server stops."""
+    """Seconds that active requests have to finish when the server stops."""
 
 
 TURN_WAIT_MAX_S = 5.0
@@ -77,7 +77,7 @@ price may be refunded in the meantime."""
 WAITING_CONNECTIONS_MAX = 32
 """Maximum number of waiting connections of one source. Further connections are closed at once."""
 ACCOUNTS = 10_000
-"""Number of accounts at which accounts without debt are dropped."""
+"""Number of accounts from which the accounts without debt are dropped."""
 KNOWN_CREDENTIALS_MAX = 4_096
 """Maximum number of recent valid credentials that are remembered, 32 bytes each."""
 COST_MIN_S = 0.000_1
@@ -107,8 +107,8 @@ class CallerAccount:
     def __init__(self, share: CpuShare) -> None:
         self.share = share
         self._paid_at = 0.0
-        """Time when the caller's share of a core has paid for all spent seconds (`tat` of ITU-T
-        I.371)."""
+        """Time on trio's clock at which the caller's share of a core has paid for all spent seconds
+        (the theoretical arrival time of ITU-T I.371)."""
         self._line = trio.Lock()
         self.waiting = 0
 
@@ -252,7 +252,9 @@ class CpuPace(trio.abc.Instrument):
         return self.get_account(ANONYMOUS_SHARE, self._source(head))
 
     def remember(self, head: Request) -> None:
-        """Remember the credential of this request as valid."""
+        """Remember the hash of this request's credential as valid. If there are too many, forget
+        the one that was used least recently.
+        """
         if digest := self._digest(head):
             self._known_credentials[digest] = None
             if len(self._known_credentials) > KNOWN_CREDENTIALS_MAX:
@@ -284,7 +286,8 @@ class CpuPace(trio.abc.Instrument):
 async def check_in_thread(
     check: Callable[[], bool], limiter: trio.CapacityLimiter, price: float
 ) -> bool:
-    """Run an expensive check of a credential, charged to the caller of this task.
+    """Run an expensive check of a credential in a thread, charged to the caller of this task, and
+    return its result.
 
     `price` seconds are booked first, so that a caller cannot start many checks at once. These
     seconds are refunded if the check succeeds. The price is the same on all machines, so that a
@@ -338,7 +341,7 @@ class PacedVisit(Visit):
         self._pace = pace
         self._account = self._door = door_account
         self._at_door = 0.0
-        """Seconds that the door has paid for this connection."""
+        """CPU seconds of this connection that the source's door account has paid."""
         self._task: trio.lowlevel.Task | None = None
         if door_account is not None:
             self.spend(COST_MIN_S)

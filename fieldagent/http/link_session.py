@@ -39,11 +39,11 @@ ANSWER_TIMEOUT_S = 30.0
 """Seconds within which the peer must acknowledge a message, and within which its hello must
 arrive."""
 LINK_BYTES_PER_S_MIN = 1_000.0
-"""Lowest speed of a link in bytes per second. Messages in flight extend the deadline
-accordingly."""
+"""Lowest speed of a link in bytes per second. The deadline for an acknowledgement includes the time
+that the unacknowledged bytes take at this speed."""
 CROWD_BYTES = 16_384
-"""Number of bytes in flight from which only urgent messages are added. The last free place in the
-window is also kept for urgent messages."""
+"""Number of unacknowledged bytes from which only urgent messages are sent. If messages are
+unacknowledged, the last free place in the window is also kept for urgent messages."""
 GOODBYE_TIMEOUT_S = 2.0
 """Seconds for the exchange of close frames at the end."""
 CHECK_INTERVAL_S = 60.0
@@ -148,7 +148,7 @@ class LinkSession(Generic[Outgoing]):
         self.acknowledged = 0
         """Number of messages and pings that the peer has acknowledged."""
         self.farewell = LinkEnd(Close.GOING_AWAY, "this end stops", by_peer=False)
-        """End that is sent to the peer when `run` is cancelled."""
+        """Code and reason of the close frame that the peer gets when `run` is cancelled."""
         self._socket = socket
         self._post = post
         self._keepalive = keepalive or Keepalive()
@@ -162,7 +162,8 @@ class LinkSession(Generic[Outgoing]):
         self._pause = trio.CancelScope()
         """Scope in which the sending task waits. It is cancelled to make the task check again."""
         self._patience = trio.CancelScope()
-        """Scope in which the judging task waits. Its deadline is the next limit."""
+        """Scope in which the task that detects a silent peer waits. Its deadline is the time of the
+        next check."""
 
     async def run(self) -> LinkEnd:
         """Run the link until it ends for any reason, or until cancelled."""
@@ -172,9 +173,9 @@ class LinkSession(Generic[Outgoing]):
             return end
         finally:
             with trio.CancelScope(shield=True):
-                await self._run_part(end or self.farewell)
+                await self._finish(end or self.farewell)
 
-    async def _run_part(self, link_end: LinkEnd) -> None:
+    async def _finish(self, link_end: LinkEnd) -> None:
         if not link_end.by_peer:
             with trio.move_on_after(GOODBYE_TIMEOUT_S):
                 await self._socket.close(link_end.code, link_end.reason)
@@ -187,16 +188,16 @@ class LinkSession(Generic[Outgoing]):
             features = await self._exchange_hellos()
             async with trio.open_nursery() as nursery:
                 if features & NOTES:
-                    nursery.start_soon(self._send_messages)
+                    nursery.start_soon(self._send_notes)
                 nursery.start_soon(self._listen)
-                nursery.start_soon(self._send_hellos)
+                nursery.start_soon(self._send_messages)
                 # Run this part in the current task, because each further task costs the hub 4 KiB
                 # per link.
                 await self._judge()
         except* (WebSocketClosed, RemoteProtocolError, CannotStore, _SilentPeer) as trouble:
             causes.append(get_first_error(trouble))
         self._keepalive.end(trio.current_time(), is_explained=not _is_broken_off(causes[0]))
-        return _end(causes[0])
+        return _make_link_end(causes[0])
 
     async def _exchange_hellos(self) -> int:
         """Exchange hellos, and return the features that both ends have."""
@@ -211,7 +212,8 @@ class LinkSession(Generic[Outgoing]):
             return peer.features
         raise _SilentPeer(f"no hello within {ANSWER_TIMEOUT_S:g} s")
 
-    # One task receives, one sends, one judges the link, and one sends notes.
+    # One task receives, one sends messages and pings, one sends notes, and one detects a silent
+    # peer.
 
     async def _listen(self) -> NoReturn:
         while True:
@@ -226,7 +228,7 @@ class LinkSession(Generic[Outgoing]):
                 with trio.CancelScope(shield=True):
                     await self._post.process_note(event.body)
 
-    async def _send_messages(self) -> NoReturn:
+    async def _send_notes(self) -> NoReturn:
         while True:
             await self._send_message(self._link.make_note(await self._post.wait_for_next_note()))
 
@@ -252,7 +254,7 @@ class LinkSession(Generic[Outgoing]):
             self._keepalive.record_acknowledged(trio.current_time())
         self._pause.cancel()
 
-    async def _send_hellos(self) -> NoReturn:
+    async def _send_messages(self) -> NoReturn:
         while True:
             item = None
             with trio.CancelScope(deadline=self._compute_ping_time()) as self._pause:
@@ -267,7 +269,7 @@ class LinkSession(Generic[Outgoing]):
             await trio.sleep_forever()
         crowded = bool(self._in_flight) and self._link.free == 1
         return await self._post.wait_for_next(
-            urgent=crowded or self._receive_bytes() >= CROWD_BYTES
+            urgent=crowded or self._count_bytes_in_flight() >= CROWD_BYTES
         )
 
     def _compute_ping_time(self) -> float:
@@ -277,8 +279,8 @@ class LinkSession(Generic[Outgoing]):
         return inf if self._in_flight else self._keepalive.compute_due_time()
 
     async def _send(self, item: Outgoing | None, number: int, message: bytes) -> None:
-        waits = self._receive_bytes() + len(message)
-        due = trio.current_time() + ANSWER_TIMEOUT_S + waits / LINK_BYTES_PER_S_MIN
+        byte_count = self._count_bytes_in_flight() + len(message)
+        due = trio.current_time() + ANSWER_TIMEOUT_S + byte_count / LINK_BYTES_PER_S_MIN
         self._in_flight[number] = _InFlight(item, due)
         self._patience.deadline = min(self._patience.deadline, due)
         self._keepalive.record_sent(trio.current_time(), needs_answer=True)
@@ -288,25 +290,29 @@ class LinkSession(Generic[Outgoing]):
         await self._socket.send(message)
         self._keepalive.record_sent(trio.current_time())
 
-    def _receive_bytes(self) -> int:
+    def _count_bytes_in_flight(self) -> int:
         return sum(get_size(f.item.body) for f in self._in_flight.values() if f.item is not None)
 
     async def _judge(self) -> NoReturn:
         while True:
             self._progress()
             now = trio.current_time()
-            if self._answer_due() <= now:
+            if self._get_answer_deadline() <= now:
                 raise _SilentPeer("nothing was acknowledged for too long")
-            if self._compute_receipt_time() <= now:
+            if self._compute_silence_deadline() <= now:
                 raise _SilentPeer("the peer was silent for longer than it had promised")
-            look = min(self._answer_due(), self._compute_receipt_time(), now + CHECK_INTERVAL_S)
+            look = min(
+                self._get_answer_deadline(),
+                self._compute_silence_deadline(),
+                now + CHECK_INTERVAL_S,
+            )
             with trio.CancelScope(deadline=look) as self._patience:
                 await trio.sleep_forever()
 
-    def _answer_due(self) -> float:
+    def _get_answer_deadline(self) -> float:
         return next((f.due_at for f in self._in_flight.values()), inf)
 
-    def _compute_receipt_time(self) -> float:
+    def _compute_silence_deadline(self) -> float:
         return self._keepalive.heard_at + self._peer_silence
 
 
@@ -316,7 +322,7 @@ def _is_broken_off(trouble: BaseException) -> bool:
     )
 
 
-def _end(trouble: BaseException) -> LinkEnd:
+def _make_link_end(trouble: BaseException) -> LinkEnd:
     match trouble:
         case WebSocketClosed():
             return LinkEnd(trouble.code, trouble.reason, by_peer=True)

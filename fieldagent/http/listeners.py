@@ -55,7 +55,7 @@ def open_unix_listener(path: Path) -> socket.socket:
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     temporary_path = path.with_name(f"{path.name}.new")
     try:
-        if _is_somebody_listening(path):
+        if _has_listener(path):
             raise PortTaken(f"another program listens on {path}: stop it, or name another path")
         temporary_path.unlink(missing_ok=True)
         listener.setblocking(False)
@@ -72,9 +72,9 @@ def open_unix_listener(path: Path) -> socket.socket:
     return listener
 
 
-def _is_somebody_listening(path: Path) -> bool:
-    """Return True if a program listens on the socket at `path`. Raises OSError if the path is not a
-    socket.
+def _has_listener(path: Path) -> bool:
+    """Return True if a program listens on the Unix socket at `path`. Raises OSError if `path` is
+    something else than a socket.
     """
     if not path.exists():
         return False

@@ -99,7 +99,9 @@ class Peer:
         return scope
 
     def move_on(self, phase: Phase) -> None:
-        """Begin the next phase within the open scope."""
+        """Begin the next phase within the open scope, whose deadline becomes that of the new phase.
+        Do nothing if the phase is the same.
+        """
         if phase is not self.phase:
             self.phase = phase
             self._since = trio.current_time()
@@ -132,7 +134,7 @@ class Peer:
 
     async def write(self, data: bytes) -> None:
         """Write all bytes, usually in one system call and without waiting. Wait only for a slow
-        peer.
+        peer. Raises TimeoutError if the peer reads too slowly, and OSError if the connection broke.
         """
         try:
             sent = self.socket.send(data)

@@ -184,7 +184,7 @@ class ServerProtocol:
 
     @property
     def announced(self) -> int:
-        """Return the maximum number of bytes of the body."""
+        """Return the number of bytes that the body has or, if it is chunked, may have at most."""
         return self._length or 0 if self._chunked is None else self._chunked.most
 
     def next_body(self) -> Request | MissingPart:
@@ -246,7 +246,7 @@ class ServerProtocol:
         parser.receive_data(head_bytes)
         event = parser.next_event()
         assert isinstance(event, h11.Request)
-        head = _request(event, self._peer)
+        head = _make_request(event, self._peer)
         headers = head.headers
         self._understands_chunks = event.http_version == b"1.1"
         self._asked_to_continue = parser.they_are_waiting_for_100_continue
@@ -319,7 +319,7 @@ class ServerProtocol:
         return self._may_go_on
 
 
-def _request(event: h11.Request, peer: str) -> Request:
+def _make_request(event: h11.Request, peer: str) -> Request:
     headers: dict[str, str] = {}
     for raw_name, raw_value in event.headers.raw_items():
         name, value = raw_name.decode("ascii").lower(), raw_value.decode("latin-1")

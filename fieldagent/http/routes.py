@@ -63,11 +63,13 @@ _WAIT_PREFERENCE = re.compile(
     r'wait\s*=\s*(?:([0-9]{1,9})|"([0-9]{1,9})")\s*(?:;.*)?', re.IGNORECASE
 )
 _PREFERENCE = re.compile(r'(?:[^",]|"[^"]*(?:"|$))+')
-"""Text between commas outside of quotes."""
+"""Pattern of one preference in the header Prefer: the text between two commas that are not within
+quotes."""
 
 
 def read_preferred_wait(headers: Mapping[str, str]) -> int | None:
-    """Return the seconds that the caller will wait for a response (section 4.3), or None.
+    """Return the seconds that the caller will wait for a response, from the header Prefer (RFC 7240
+    section 4.3), or None if the header has no such value.
 
     If there are several values, the first is used. Unreadable values are ignored (section 2).
     """

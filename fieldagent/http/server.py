@@ -230,8 +230,8 @@ class _Server:
                     self.note_fault(error, "a connection that came")
 
     async def cancel_abandoned_requests_forever(self) -> None:
-        """Cancel regularly the requests whose callers have left. A request may take hours, and a
-        caller that gives up and asks again must not occupy one place per attempt.
+        """Cancel the requests whose callers have left, every CHECK_INTERVAL_S seconds. A request
+        may take hours, and a caller that repeats it must not occupy one place per attempt.
         """
         while True:
             await trio.sleep_until(waits.compute_nearest_beat(CHECK_INTERVAL_S))
@@ -239,7 +239,9 @@ class _Server:
                 connection.peer.cancel_if_abandoned()
 
     def _accept_connection(self, peer: socket.socket, address: tuple[object, ...]) -> Work:
-        """Return the work for a new connection. Raises OSError if the peer has already left."""
+        """Return the function that serves a new connection. Raises OSError if the peer has already
+        left, or if too many connections from its address wait for a turn.
+        """
         peer.setblocking(False)
         if peer.family == socket.AF_UNIX:
             return self._make_connection(peer, "").run
@@ -283,8 +285,9 @@ class _Server:
         self.remove_from_source(connection)
 
     def _detach_connection(self, connection: _Connection) -> None:
-        """Release the connection's place among the connections, but still send the reason to its
-        peer. The number of such connections is also limited.
+        """Keep an evicted or refused connection open until its peer has got the reason, without
+        counting it in `Limits.connections`. If there are more than `Limits.leaving_max` such
+        connections, cut the oldest.
         """
         self._leaving[connection] = None
         while len(self._leaving) > self.limits.leaving_max:
@@ -329,8 +332,8 @@ class _Server:
         return True
 
     def _evict(self, among: Iterable[_Connection]) -> bool:
-        """End the first connection in the order of eviction. Return False if all have a running
-        handler.
+        """End the first connection in the order of eviction. Return False if none can be ended,
+        because all have a running handler or are upgraded.
         """
         victim = min(among, key=self._get_eviction_order, default=None)
         if victim is None or victim.peer.phase >= Phase.HANDLING:
@@ -363,7 +366,8 @@ class _Server:
 class _Connection:
     def __init__(self, server: _Server, accepted_socket: socket.socket, address: str) -> None:
         self.crowded_out = False
-        """True if the connection has lost its place. A request on the connection then gets 503."""
+        """True if the connection was evicted. A request on the connection then gets the response
+        503."""
         self.peer = Peer(accepted_socket, _compute_deadlines(server.limits))
         self.address = address
         self.source = find_source(address)
@@ -401,8 +405,8 @@ class _Connection:
             await self._refuse(problem)
 
     async def _wait_for_turn(self) -> None:
-        """Wait if the caller has used more than its share of the CPU. Such callers are also evicted
-        first. Raises Problem if no turn comes in time.
+        """Wait if the caller has used more than its share of the CPU. While it waits, the
+        connection is among the first to be evicted. Raises Problem if no turn comes in time.
         """
         if self._visit.can_continue() or self.crowded_out:
             return
