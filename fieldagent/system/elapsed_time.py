@@ -122,8 +122,8 @@ class MachineClocks:
 
 
 def compute_elapsed_time(base: ClockBase | None, seen: Reading) -> float:
-    """Return the elapsed time at `seen`. If `base` is None, elapsed time begins with the wall
-    clock's time.
+    """Return the elapsed time in seconds at the moment of `seen`. `base` is the last stored state.
+    If it is None, elapsed time begins with the wall clock's time.
     """
     if base is None:
         return seen.wall_time
@@ -195,7 +195,9 @@ class ElapsedTime:
         return base
 
     def mark_kept(self, base: ClockBase) -> None:
-        """Record that the state is on disk."""
+        """Record that the state `base` is on disk. `get_due_base` returns the next state
+        SAVE_INTERVAL_S seconds later.
+        """
         self._stored_at = base.since_boot
 
     def source(self) -> str:
@@ -222,8 +224,9 @@ class ElapsedTime:
         return seen.source or self._find_trusted_source()
 
     def _find_trusted_source(self) -> str:
-        """Return the best source that at most half of the others contradict, or '' if there is no
-        such source.
+        """Return the first of SOURCES_BY_RANK that has reported a time, and that at most half of
+        the other sources contradict by CONTRADICTION_S or more. Return '' if there is no such
+        source.
         """
         for source in filter(self._source_offsets.__contains__, SOURCES_BY_RANK):
             others = [offset for each, offset in self._source_offsets.items() if each != source]

@@ -72,10 +72,10 @@ def sync_folder(path: Path) -> None:
 
 def write_in_slots(path: Path, content: bytes) -> None:
     """Write the content into the older of a file's two slots. The content is on disk when the
-    function returns. After an earlier power cut, the file has either the new or the old content. No
-    file is created or renamed, so this function writes only a fifth of the data that `replace_file`
-    writes. It is meant for hourly writes. Raises OSError, or ValueError for more than SLOT_MAX
-    bytes.
+    function returns. After an earlier power cut, the file has either the new or the old content.
+    Usually no file is created or renamed, so that the function writes only a fifth of the data that
+    `replace_file` writes. It is meant for hourly writes. If the file is missing or has another
+    size, it is created. Raises OSError, or ValueError for more than SLOT_MAX bytes.
     """
     if len(content) > SLOT_MAX:
         raise ValueError(f"{len(content)} bytes are more than the {SLOT_MAX} of a slot")

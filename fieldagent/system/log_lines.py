@@ -18,8 +18,8 @@ PIECE = 1024
 
 
 def has_room(stream: TextIO) -> bool:
-    """Return True if a line can be written without waiting. If no program reads from a pipe, it
-    becomes full, and waiting for space would block this program.
+    """Return True if PIECE characters can be written without waiting. A pipe from which no program
+    reads becomes full, and waiting for space would block this program.
     """
     watch = select.poll()
     watch.register(stream, select.POLLOUT)
@@ -55,8 +55,8 @@ def refuse_settings(error: InvalidSettings | OSError) -> int:
 
 
 def emit(line: str) -> None:
-    """Print a line of the inbound hook. For a program, the line is unchanged. For a terminal, it is
-    escaped.
+    """Print a line of the inbound hook to standard output, escaped if this is a terminal. Parts of
+    the line for which a pipe has no space are dropped.
     """
     if sys.stdout.isatty():
         line = escape_line(line)

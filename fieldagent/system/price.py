@@ -1,4 +1,6 @@
-"""Prices of credits, in settings and for people. Also the accounts that pay for CPU time."""
+"""Prices of credits: parsed from settings, and formatted for people. Also charges the CPU time of a
+task to the account of its caller.
+"""
 
 from __future__ import annotations
 
@@ -21,25 +23,29 @@ THREAD = 0.000_06
 
 
 def charge_nobody(seconds: float) -> None:
-    """Charge no one. This is the account for work without a caller."""
+    """Do nothing. This is the account of tasks without a caller."""
 
 
 _payer: ContextVar[Pay] = ContextVar("_payer", default=charge_nobody)
 
 
 def charge_to(charge: Pay) -> None:
-    """Set the account that pays for this task and the tasks that it starts."""
+    """Set the function that charges CPU seconds of this task, and of the tasks that it starts from
+    now on.
+    """
     _payer.set(charge)
 
 
 def get_payer() -> Pay:
-    """Return the account that pays for this task, or `charge_nobody` if there is none."""
+    """Return the function that charges CPU seconds to the account of this task, or `charge_nobody`
+    if no account was set.
+    """
     return _payer.get()
 
 
 async def run_billed(step: Callable[[], T], limiter: trio.CapacityLimiter) -> T:
-    """Run `step` in a thread, and charge its CPU time to this task. A cancelled caller does not
-    wait for the end of `step`, but is charged then.
+    """Run `step` in a thread, return its result, and charge its CPU time to this task's account. If
+    cancelled, return at once; `step` is still charged when it ends.
     """
     pay, loop = get_payer(), trio.lowlevel.current_trio_token()
 

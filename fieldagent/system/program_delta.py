@@ -81,15 +81,15 @@ def make_zip(files: Mapping[str, bytes]) -> bytes:
 
 
 def make_delta_name(program: str, now: bytes) -> str:
-    """Return the name of the delta that makes the file `program` from a program with the contents
-    `now`. The delta is in the folder of `program`.
+    """Return the path of the delta beside the new program file `program`. `now` contains the
+    contents of the old program to which the delta is applied.
     """
     return f"{program}.from-{hashlib.sha256(now).hexdigest()[:DIGEST_DIGITS]}"
 
 
 def make_delta(old_contents: bytes, after: bytes) -> bytes:
-    """Make the delta that changes the contents `old_contents` to `after`, with zstd. Raises NoDelta
-    if zstd fails.
+    """Return the delta from the contents `old_contents` of a program to the new contents `after`,
+    made with zstd. Raises NoDelta if zstd fails.
     """
     try:
         frame = pack(after, old_contents)

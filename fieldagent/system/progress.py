@@ -32,8 +32,8 @@ class Progress:
         *,
         at_once: bool = False,
     ) -> None:
-        """If `at_once`, the first progress is shown without a delay. This is for work that is
-        seldom short.
+        """`unit` is a plural noun for the counted units. If `at_once`, the first call of `show`
+        displays something; otherwise work that ends within the first interval displays nothing.
         """
         self._title, self._unit, self._clock = escape_line(title), unit, clock
         self._is_terminal = sys.stderr.isatty()

@@ -12,11 +12,13 @@ from math import inf
 from fieldagent.system.lazy_dataclass import dataclass
 
 LOG_INTERVAL_S = 60.0
-"""Seconds between two lines about the same event."""
+"""Minimum seconds between two log lines about the same kind of event."""
 
 
 class EventRate:
-    """Counts one kind of event. `clock` is any steady clock in seconds."""
+    """Counts one kind of event, and limits its log lines to one every LOG_INTERVAL_S seconds.
+    `clock` is any monotonic clock in seconds.
+    """
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -42,8 +44,8 @@ class Rate:
     """Maximum number of calls that are allowed at once after a long silence."""
 
     def admit(self, tat: float, now: float) -> tuple[float, float]:
-        """If the call is allowed, return the `tat` to store and 0. Otherwise return the old `tat`
-        and the seconds until the next call is allowed.
+        """Decide whether a call at `now` is allowed. If so, return the new `tat`, which the caller
+        stores, and 0. Otherwise return the old `tat`, and the seconds until a call is allowed.
         """
         interval = 60.0 / self.per_minute
         start = max(tat, now)

@@ -14,8 +14,8 @@ from functools import cache, partial
 _N, _R, _P = 2**14, 8, 1
 """Parameters of RFC 7914 section 2: 16 MiB and about 50 ms per guess."""
 SCRYPT_SECONDS = 0.05
-"""CPU seconds that a guess takes on an average machine. On every machine, this time is charged for
-a wrong password."""
+"""CPU seconds that the check of a password takes on an average machine. A wrong password is charged
+with this time on every machine."""
 _DUMMY = "scrypt$16384$8$1$AAAAAAAAAAAAAAAAAAAAAA==$" + base64.b64encode(bytes(32)).decode()
 
 

@@ -43,22 +43,22 @@ def run_heeding(program: Callable[[StopRequests], Awaitable[None]], *used: signa
     interrupt the shutdown.
     """
     nohup = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN and signal.SIGHUP not in used
-    trio.run(_set_event, program, STOP_SIGNALS[:-1] if nohup else STOP_SIGNALS)
+    trio.run(_run_with_signals, program, STOP_SIGNALS[:-1] if nohup else STOP_SIGNALS)
 
 
-async def _set_event(
+async def _run_with_signals(
     program: Callable[[StopRequests], Awaitable[None]], numbers: tuple[signal.Signals, ...]
 ) -> None:
     token = trio.lowlevel.current_trio_token()
-    tell, asks = trio.open_memory_channel[signal.Signals](inf)
+    send_channel, receive_channel = trio.open_memory_channel[signal.Signals](inf)
 
     def note(number: int, frame: object) -> None:
-        token.run_sync_soon(tell.send_nowait, signal.Signals(number))
+        token.run_sync_soon(send_channel.send_nowait, signal.Signals(number))
 
     for number in numbers:
         signal.signal(number, note)
     try:
-        await program(asks)
+        await program(receive_channel)
     finally:
         _ignore(numbers)
 

@@ -25,7 +25,8 @@ Note = Callable[[BaseException, str], None]
 log = logging.getLogger(__name__)
 
 PAUSES = (1.0, 2.0, 5.0, 15.0, 30.0)
-"""Seconds before a part restarts, by the number of consecutive failures. The last value repeats."""
+"""Seconds before a part restarts after its first, second and later consecutive failures. The last
+value repeats."""
 STABLE_AFTER_S = 300.0
 """Seconds without a fault after which a part has recovered."""
 DOWN_AFTER_S = 120.0
@@ -47,11 +48,13 @@ class PartFault:
     """Number of faults since the part last ran stably. 0 for calls that are not restarted."""
     first: float = 0.0
     last: float = 0.0
-    """Time of the last of the consecutive faults (trio's clock). `first` is the time of the first
-    of them."""
+    """Time of the last of the faults that `in_a_row` counts, on trio's clock. `first` is the time
+    of the first of them."""
 
     def is_down(self, now: float) -> bool:
-        """Return True if the part has not recovered within DOWN_AFTER_S."""
+        """Return True if the consecutive faults of the part have continued for DOWN_AFTER_S
+        seconds, and the last of them is less than STABLE_AFTER_S seconds ago.
+        """
         steady = now - self.last >= STABLE_AFTER_S
         return bool(self.in_a_row) and not steady and self.last - self.first >= DOWN_AFTER_S
 
@@ -120,7 +123,9 @@ class Supervisor:
         return {fault.part: fault.times for fault in self.get_faults()}
 
     def describe_trouble(self) -> str | None:
-        """Return a sentence with the parts that do not recover, or None if there are none."""
+        """Return a text for people with the names of the parts that are down, or None if no part is
+        down.
+        """
         now = trio.current_time()
         down = [fault.part for fault in self.get_faults() if fault.is_down(now)]
         return f"failing repeatedly: {', '.join(down)}; see the log" if down else None
