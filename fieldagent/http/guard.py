@@ -31,7 +31,7 @@ _JSON = re.compile(r'application/json[ \t]*(;[ \t]*charset="?utf-8"?[ \t]*)?', r
 
 
 def screen_partial_head(data: bytearray, scanned_bytes: int, limits: Limits) -> None:
-    """Refuse an incomplete head as soon as it cannot become valid.
+    """Raise Problem 400, 414 or 431 as soon as an incomplete head cannot become valid.
 
     `scanned_bytes` is the number of bytes that were already checked.
     """
@@ -46,8 +46,8 @@ def screen_partial_head(data: bytearray, scanned_bytes: int, limits: Limits) -> 
 
 
 def screen_head(head: bytes, limits: Limits) -> None:
-    """Check a complete raw head (including the empty line). Refuse heads that h11 would wrongly
-    accept.
+    """Check a complete raw head, including the empty line. Raise Problem for a head that h11 would
+    wrongly accept.
     """
     if _BARE_LF.search(head):
         raise Problem(400, "a line of the head ends in LF alone (RFC 9112 2.2)")

@@ -331,7 +331,9 @@ def add_calls(
 
 
 def add_further(description: dict[str, Any], tables: Iterable[Iterable[Call]]) -> None:
-    """Add the tables of other programs' calls to a description."""
+    """Add further tables of calls, such as those of extensions, to the description of an API. All
+    of these calls have the component OfHttp as their `default` response.
+    """
     of_http = {"default": {"$ref": "#/components/responses/OfHttp"}}
     add_calls(description, chain.from_iterable(tables), Access(answers=of_http), {})
 

@@ -9,8 +9,9 @@ from pathlib import Path
 
 
 def find_xdg_directory(environ: Mapping[str, str], variable: str, default: str) -> Path:
-    """Return fieldagent's folder, as defined by the XDG Base Directory Specification. A relative
-    path in the variable is ignored.
+    """Return the folder `fieldagent` in the directory that the environment variable `variable`
+    names (XDG Base Directory Specification). If the variable is missing or its path is relative,
+    use the directory `default` in the user's home.
     """
     root = environ.get(variable, "")
     base = Path(root) if root.startswith("/") else Path.home() / default

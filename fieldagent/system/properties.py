@@ -92,8 +92,9 @@ def make_choices_reader(*words: str) -> Callable[[str], frozenset[str]]:
 
 
 def split_url(value: str, *schemes: str) -> SplitResult | None:
-    """Split a URL. Return None if it has another scheme or no host. Raises WrongProperty for any
-    other value.
+    """Split a URL. Return None if its scheme is not one of `schemes`, if it has no host, or if its
+    port is 0. Raises WrongProperty if `value` is not a URL, contains a blank, or has a host that
+    cannot be looked up.
     """
     try:
         parts = urlsplit(value)

@@ -61,7 +61,8 @@ class SystemImage(NamedTuple):
 
 
 Read = Callable[[int, int], bytes]
-"""Function that returns the bytes at an offset with a length; fewer at the end."""
+"""Function that gets an offset and a length, and returns the bytes there. At the end, it returns
+fewer bytes."""
 
 
 def make_reader(file: int) -> Read:
@@ -147,5 +148,7 @@ def read_in_pieces(read: Read, size: int) -> Iterator[bytes]:
 
 
 def digest(content: bytes) -> str:
-    """Return the SHA-256 in hexadecimal, which is the name of a piece."""
+    """Return the SHA-256 of `content` in hexadecimal, which identifies a piece or names its
+    file.
+    """
     return hashlib.sha256(content).hexdigest()

@@ -65,8 +65,8 @@ def format_count(number: int, unit: str) -> str:
 
 
 def describe_reason(error: Exception) -> str:
-    """Return the text of an error without the system's error number. For an error of urllib, use
-    the reason inside it.
+    """Return the text of an error for people: for an OSError, the file's name if known, and the
+    system's text without its number. For an error of urllib, use the OSError in its `reason`.
     """
     reason = getattr(error, "reason", None)
     cause = reason if isinstance(reason, OSError) else error

@@ -33,7 +33,7 @@ Argument = int | str | bytes
 
 
 class NotACommand(Exception):
-    """A command has an error. The message describes the error and the correct form."""
+    """Error: a command is not valid. The message describes the error and the correct form."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -171,7 +171,9 @@ class RouteToHub:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Origin of the entry with the same sequence: a station, and the station's own number."""
+    """Origin of the entry with the same sequence: the station that made the entry, and the number
+    that this station gave the entry.
+    """
 
     station: int
     sequence: int
@@ -573,24 +575,24 @@ def _read_source(station: Any, sequence: Any) -> Source:
     return Source(station, sequence)
 
 
-def _read_sent_by(station: Any, transmissions: Any) -> AuthorMark:
+def _read_author_mark(station: Any, transmissions: Any) -> AuthorMark:
     expect(
         is_in_range(station, minimum=1) and is_in_range(transmissions, minimum=0), "station and way"
     )
     return AuthorMark(station, transmissions)
 
 
-def _read_seen_at(position: Any, radius: Any) -> EstimatedPosition:
+def _read_estimated_position(position: Any, radius: Any) -> EstimatedPosition:
     expect(is_in_range(radius, minimum=0, maximum=RADIUS_MAX_KM), "radius in kilometres")
     return EstimatedPosition(*decode_position(position), radius)
 
 
-def _read_journal(flag: Any) -> JournalNumber:
+def _read_journal_number(flag: Any) -> JournalNumber:
     expect(is_int(flag) and flag in (0, 1), "question known here")
     return JournalNumber(bool(flag))
 
 
-def _read_unproved(proof: Any) -> UnauthenticatedMark:
+def _read_unauthenticated_mark(proof: Any) -> UnauthenticatedMark:
     expect(is_int(proof) and proof == 0, "kind of proof known here")
     return UnauthenticatedMark()
 
@@ -662,17 +664,17 @@ _UNTIMED_KINDS: Kinds = {
     5: (Contact, _read_contact, lambda who: [who.phone or None, who.email or None]),
     6: (
         EstimatedPosition,
-        _read_seen_at,
+        _read_estimated_position,
         lambda seen: [encode_position(seen.latitude, seen.longitude), seen.radius],
     ),
-    7: (JournalNumber, _read_journal, lambda number: [int(number.wants_names)]),
+    7: (JournalNumber, _read_journal_number, lambda number: [int(number.wants_names)]),
     8: (Fragment, _read_fragment, lambda part: [part.index, part.count, part.payload]),
     9: (Report, _read_report, lambda said: [said.count, _encode_bitmap(said)]),
     10: (Introduction, _read_introduction, _encode_introduction),
     12: (Ack, _read_ack, _encode_ack),
     13: (RelayRequest, _read_relay_request, lambda asked: [asked.station]),
     14: (Source, _read_source, lambda said: [said.station, said.sequence]),
-    15: (UnauthenticatedMark, _read_unproved, lambda said: [0]),
+    15: (UnauthenticatedMark, _read_unauthenticated_mark, lambda said: [0]),
     33: (
         RouteToHub,
         _read_route,
@@ -683,7 +685,7 @@ _UNTIMED_KINDS: Kinds = {
             int(way.is_battery_low) or None,
         ],
     ),
-    34: (AuthorMark, _read_sent_by, lambda said: [said.station, said.transmissions]),
+    34: (AuthorMark, _read_author_mark, lambda said: [said.station, said.transmissions]),
     36: (RemoteCommand, decode_command, encode_command),
     39: (
         Program,

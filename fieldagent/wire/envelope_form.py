@@ -162,7 +162,9 @@ def _read_short(body: bytes) -> EnvelopeParts:
 
 
 def _split_contents(data: bytes, offset: int) -> Iterator[bytes]:
-    """Yield each entry without its length."""
+    """Yield the bytes of each entry without its length, from the index `offset` of `data`. Raises
+    RemoteProtocolError if an entry is incomplete.
+    """
     has_more = True
     while has_more:
         two = data[offset : offset + 1] >= bytes([_TWO_BYTES])
@@ -188,7 +190,10 @@ def _read_number(content: bytes, previous: int | None, *, is_wide: bool) -> tupl
 
 
 def _read_elements(data: bytes, *, bare: bool, at_base: bool) -> tuple[list[Any], list[Any]]:
-    """Return the address of an entry, and its elements."""
+    """Return the address of an entry (empty if there is none), and its elements after the number.
+    `data` contains the bytes after the number. `bare` and `at_base` are the flags _BARE and
+    _AT_BASE.
+    """
     addressed = not at_base and data[:1] and data[0] >> 5 == _ARRAY
     address, at = strict_cbor.decode_item(data, 0) if addressed else ([], 0)
     elements: list[Any] = [0] if at_base else []

@@ -271,14 +271,14 @@ def _is_number(value: Any) -> bool:
     return type(value) is int and 0 <= value < 2**63
 
 
-def _read_heard_stations(items: list[Any]) -> StationsInRange:
+def _read_stations_in_range(items: list[Any]) -> StationsInRange:
     rows = items[1] if items[1:] else None
-    if isinstance(rows, list) and len(rows) <= STATIONS_MAX and all(map(_is_heard, rows)):
+    if isinstance(rows, list) and len(rows) <= STATIONS_MAX and all(map(_is_station_row, rows)):
         return StationsInRange(dict(rows))
     raise RemoteProtocolError("the note about the stations that the kit hears is damaged")
 
 
-def _is_heard(row: Any) -> bool:
+def _is_station_row(row: Any) -> bool:
     match row:
         case [station, hops]:
             return _is_number(station) and station > 0 and _is_number(hops) and hops <= HOPS_MAX
@@ -356,7 +356,7 @@ _READERS: Mapping[int, Callable[[list[Any]], Note]] = {
     NoteKind.PROGRAM: _read_program,
     NoteKind.DIRECTORY: _read_directory,
     NoteKind.HAS_DIRECTORY: _read_has_directory,
-    NoteKind.EARSHOT: _read_heard_stations,
+    NoteKind.EARSHOT: _read_stations_in_range,
     kit_condition.KIND: kit_condition.decode_note,
     **dict.fromkeys(backup_note.KINDS, backup_note.decode_note),
 }

@@ -26,7 +26,8 @@ VERSION = 1
 BODIES_MAX = 200
 """Maximum number of bodies in a message."""
 HEAD = 5
-"""Maximum bytes of the head of each body, if there are several."""
+"""Maximum bytes of a body's CBOR head, which contains the length. Counted for each body if a
+message has several."""
 BODY_BYTES = 102_400
 """Body size in bytes that every end must accept."""
 OVERHEAD_BYTES = 16
@@ -283,7 +284,7 @@ class IpLink:
 
 
 class NoCommonVersion(RemoteProtocolError):
-    """The two ends have no common version of the protocol. The older end must be updated."""
+    """Error: the two ends have no common version of the protocol. The older end must be updated."""
 
 
 def _parse_message(message: bytes) -> list[Any]:

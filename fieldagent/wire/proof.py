@@ -23,8 +23,9 @@ from fieldagent.wire.seal import TAG_BYTES
 
 
 def derive_proof_key(secret: bytes) -> bytes:
-    """Return the key for proofs. `secret` is a device's 32-byte master key (`satellite-key`), or
-    the `digest_token` of its link token."""
+    """Return the key for proofs of incident updates. `secret` is a device's 32-byte master key
+    (`satellite-key`), or the `digest_token` of its link token.
+    """
     return derive_key(secret, "SOS")
 
 
@@ -51,8 +52,7 @@ def _compute_update_proof(update: IncidentUpdate, key: bytes) -> bytes:
 
 
 def derive_command_key(secret: bytes) -> bytes:
-    """Return the key for proofs. `secret` is a device's 32-byte master key (`satellite-key`), or
-    the `digest_token` of its link token."""
+    """Return the key for proofs of commands. `secret` is the same as for `derive_proof_key`."""
     return derive_key(secret, "command")
 
 

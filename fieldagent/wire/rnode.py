@@ -107,8 +107,8 @@ def make_command_frame(command: int, content: bytes = b"") -> bytes:
 
 
 def make_settings_commands(settings: LoraSettings, power: int) -> list[RnodeMessage]:
-    """Return the commands that configure a radio. The radio must be off. It answers each command
-    with the current value.
+    """Return the commands that configure a radio with `settings` and with `power` in dBm. The radio
+    must be off. It answers each command with the current value.
     """
     return [
         RnodeMessage(RnodeCommand.FREQUENCY, settings.frequency.to_bytes(4, "big")),
@@ -142,12 +142,16 @@ def describe_setting(command: int, content: bytes) -> str:
 
 
 def is_provisioned(memory: bytes) -> bool | None:
-    """Return True if the board is provisioned, or None if this is unknown."""
+    """Return True if `memory`, the content of the board's EEPROM, shows that the board is
+    provisioned. Return None if `memory` is too short to show it.
+    """
     return memory[INFO_LOCK] == SET if len(memory) > INFO_LOCK else None
 
 
 def can_start_by_itself(memory: bytes) -> bool:
-    """Return True if the board has stored settings, with which its radio starts at power-on."""
+    """Return True if `memory`, the content of the board's EEPROM, contains settings with which the
+    radio starts at power-on.
+    """
     return memory[OWN_SETTINGS : OWN_SETTINGS + 1] == bytes([SET])
 
 

@@ -225,7 +225,7 @@ class CellularDriver:
     turn: IpTurn
     pace: LinkPace = field(default_factory=LinkPace)
     dead_since: float = field(default_factory=trio.current_time)
-    """Time when the hub was last reached, on trio's clock."""
+    """Time on trio's clock when the hub was last reached, or when the agent started."""
 
     def __post_init__(self) -> None:
         self.link.facts["hub"] = self.hub.address
@@ -312,8 +312,8 @@ class CellularDriver:
             self._show(LinkState.NO_SERVICE, f"the link ended: {reason}")
 
     def _store_requested_wait(self, retry_s: float | None) -> None:
-        """Record when the hub wants the next attempt. If `retry_s` is not None, the hub has
-        responded, so the modem works and no recovery step is due.
+        """Record after how many seconds the hub wants the next attempt. If `retry_s` is not None,
+        the hub has responded, so the modem works and no recovery step is due.
         """
         self.pace.requested_wait = retry_s
         if retry_s is not None:

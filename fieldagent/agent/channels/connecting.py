@@ -28,8 +28,8 @@ IP_BIND_ADDRESS_NO_PORT = 24
 
 
 class Unreachable(Exception):
-    """The link cannot be opened now. The message contains the reason and, if the state is FAULT,
-    the remedy.
+    """Error: the connection cannot be opened now. The message contains the reason and, if `state`
+    is FAULT, the remedy.
     """
 
     def __init__(self, state: LinkState, reason: str, retry_s: float | None = None) -> None:

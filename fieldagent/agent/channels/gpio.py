@@ -22,7 +22,9 @@ _VALUES = struct.Struct("=QQ")
 
 
 class GpioLine:
-    """An output line that is low from its creation. Raises OSError."""
+    """GPIO line that is opened as an output, and is low until `set_high` is called. `place` is a
+    line's number, or CHIP/LINE. Raises OSError if the line cannot be opened.
+    """
 
     def __init__(self, place: str) -> None:
         chip, _, line = place.rpartition("/")
@@ -43,7 +45,9 @@ class GpioLine:
 
 
 class GpioInput:
-    """A GPIO line that is opened as an input. Raises OSError if the line cannot be opened."""
+    """GPIO line of the Raspberry Pi's header that is opened as an input. Raises OSError if the line
+    cannot be opened.
+    """
 
     def __init__(self, line: int) -> None:
         with find_chip("").open("rb", buffering=0) as device:

@@ -1,7 +1,7 @@
 """Identifies the device at a port. Each kind of radio and modem supplies a `Recognition`.
 
-A device also receives the questions to all other kinds. So each question begins with `GUARD_BYTES`,
-and a question must not contain bytes that another kind of firmware would obey:
+A device also receives the questions that are meant for other kinds. So each question begins with
+`GUARD_BYTES`, and a question must not contain bytes that another kind of firmware would obey:
 
     a KISS TNC     takes the bytes after a FEND as a frame. With the guard that is command 13,
                    which does not exist. Without it the node link's hello, which begins with 00,

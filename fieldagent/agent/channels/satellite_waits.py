@@ -31,8 +31,8 @@ def compute_next_look() -> float:
 async def wait_for_first(
     seconds: float, progress: Callable[[], None], *events: Callable[[], Awaitable[None]]
 ) -> bool:
-    """Wait for the first of these events, and call `progress` regularly. Return False if none of
-    them happens within `seconds`.
+    """Wait until the first of `events` returns, and call `progress` about every PROGRESS_INTERVAL_S
+    seconds. Return False if none of them returns within `seconds`.
     """
     with waits.move_on_after(seconds) as limit:
         async with trio.open_nursery() as nursery:
@@ -67,8 +67,8 @@ async def wait_until_rested(
 async def end_pauses_on_request(
     link: ChannelLink, rest: LinkRest, wake: Callable[[], None]
 ) -> NoReturn:
-    """End the pause each time a person requests it, forever. `wake` wakes the task that waits for
-    the end of the pause.
+    """End the pause `rest` each time a person requests an attempt on `link`, forever. `wake` wakes
+    the task that waits for the end of the pause.
     """
     while True:
         await link.wait_until_requested()

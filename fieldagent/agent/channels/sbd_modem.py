@@ -139,7 +139,9 @@ class Modem:
         self.last_read = self.conversation.abandon_command() or self.last_read
 
     async def write(self, body: bytes) -> sbd.WriteResult:
-        """Write a message into the MO buffer, and return the modem's report on it."""
+        """Write a message into the MO buffer, and return the modem's report on it. Raises
+        ModemSilent if the modem does not answer in time.
+        """
         command = sbd.make_write_command(len(body))
         event = await self._ask(command, REPLY_TIMEOUT_S)
         if isinstance(event, sbd.ModemReply):

@@ -26,12 +26,12 @@ def check_serial_port(port: Path) -> Finding:
     if not stat.S_ISCHR(mode.st_mode):
         return Finding(False, f"{port} is not a serial port")
     if not os.access(port, os.R_OK | os.W_OK):
-        return Finding(False, f"{port} may not be opened: {_describe_right(port, mode)}")
+        return Finding(False, f"{port} may not be opened: {_describe_remedy(port, mode)}")
     return Finding(True, f"{port} can be opened")
 
 
-def _describe_right(port: Path, mode: os.stat_result) -> str:
-    group = _name_port(mode.st_gid)
+def _describe_remedy(port: Path, mode: os.stat_result) -> str:
+    group = _get_group_name(mode.st_gid)
     if mode.st_mode & 0o060 == 0o060 and mode.st_gid:
         return f"`sudo usermod --append --groups {group} $USER`, and log in again"
     # Linux has a console on such a line, and the console's getty makes the line accessible only to
@@ -41,7 +41,7 @@ def _describe_right(port: Path, mode: os.stat_result) -> str:
     return f"its mode is {mode_text}, only for root. If it is a console, run `{getty}` and restart"
 
 
-def _name_port(group: int) -> str:
+def _get_group_name(group: int) -> str:
     try:
         return grp.getgrgid(group).gr_name
     except KeyError:

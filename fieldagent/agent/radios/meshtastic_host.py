@@ -6,7 +6,7 @@ packets and receives the results.
     ROUTING       from the receiver: its radio has it; from our radio: it was repeated, or failed
     silence       the result is unknown
 
-A radio that restarts reports it and has forgotten its host, so it is greeted again.
+A radio reports its restart. It has then forgotten its host, so the host greets the radio again.
 """
 
 from __future__ import annotations

@@ -16,14 +16,16 @@ if TYPE_CHECKING:
     from fieldagent.system.properties import Key
 
 MODEMS = {"sbd": "fieldagent.agent.satellites.sbd:MODEM"}
-"""Modems of the core by their name in `satellite-modem`. The agent loads only the modem of its
-settings."""
+"""Import paths (`package.module:NAME`) of the core's modems, by name in `satellite-modem`. The
+agent imports only the configured modem."""
 AUTO = "auto"
 """Value of `satellite-modem` for any kind that answers at the port."""
 
 
 def get_modems() -> dict[str, str]:
-    """Return the place of each modem of the core and of all extensions, by name."""
+    """Return the import path (`package.module:NAME`) of each modem of the core and of all
+    extensions, by its name in `satellite-modem`.
+    """
     return {
         **MODEMS,
         **list_places("satellite_modems"),
@@ -43,9 +45,9 @@ def load_modem(name: str) -> SatelliteModem:
 
 
 def list_own_keys(pairs: Mapping[str, str]) -> Sequence[Key]:
-    """Return the settings of the configured modem, and of each modem whose settings are in the
-    file. (A user may keep settings while trying another modem.) If a modem cannot be loaded, return
-    none for it: the error of `satellite-modem` then shows the reason.
+    """Return the keys of the configured modem, and of each modem for which `pairs`, the settings in
+    the file, contains a setting. (A user may keep settings while trying another modem.) A modem
+    that cannot be loaded has no keys, because the error of `satellite-modem` shows the reason.
     """
     modem_name = pairs.get("satellite-modem", "")
     other_modems = {*get_modems()} - {*MODEMS, AUTO}

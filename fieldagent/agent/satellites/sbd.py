@@ -26,13 +26,13 @@ CHECK_TIMEOUT_S = 60.0
 """Longest time in seconds for the modem's answers to all queries of `fieldagent check`."""
 
 
-def _can_answer_at(data: bytes) -> bool:
+def _is_answer(data: bytes) -> bool:
     # The modem usually answers with a word, but with a digit if the setting V0 is stored.
     return b"OK" in data or data.replace(b"AT\r", b"").strip(b"\r\n\0") == b"0"
 
 
 SBD = Probe(
-    "sbd", (19_200, 115_200, 9_600, 38_400, 57_600, 4_800, 2_400, 1_200), b"AT\r", _can_answer_at
+    "sbd", (19_200, 115_200, 9_600, 38_400, 57_600, 4_800, 2_400, 1_200), b"AT\r", _is_answer
 )
 """Query that shows whether an SBD modem is present. The rates are those that +IPR can set, the most
 likely first."""
