@@ -261,8 +261,8 @@ class CpuPace(trio.abc.Instrument):
                 self._known_credentials.popitem(last=False)
 
     def forget(self, head: Request) -> None:
-        """Forget the credential of this request, because it was refused. The caller now counts as
-        anonymous.
+        """Forget the credential of this request, because it was refused. The caller is anonymous
+        from then on.
         """
         self._known_credentials.pop(self._digest(head), None)
 

@@ -69,7 +69,8 @@ class SecureSocket:
 
     def recv(self, size: int) -> bytes:
         """Return received bytes, or b"" if the peer has closed its side. `size` must be at least
-        RECORD_MAX_BYTES.
+        RECORD_MAX_BYTES. Raises BlockingIOError if the record is not complete yet, and another
+        OSError if the connection broke.
         """
         while True:
             if not self._receive_record_part():
@@ -83,8 +84,8 @@ class SecureSocket:
                 return b""
 
     def send(self, data: bytes | memoryview) -> int:
-        """Send some of the bytes and return their number. After BlockingIOError, send the same
-        bytes next.
+        """Send the first bytes of `data`, and return their number. Raises BlockingIOError if the
+        socket has no space; the caller must then send the same bytes next.
         """
         if data and not self._unsent_plain_bytes:
             self._unsent_plain_bytes = self._tls.write(data[:RECORD_MAX_BYTES])

@@ -70,7 +70,7 @@ class WebSocket:
         self._partial = bytearray()
         self.date = ""
         """Date header of the server's handshake."""
-        self._process_frame(protocol)
+        self._process_events(protocol)
 
     async def receive(self) -> bytes:
         """Wait for the next message and return it. Raises WebSocketClosed if the WebSocket has
@@ -89,10 +89,10 @@ class WebSocket:
             self._protocol.receive_data(data)
         else:
             self._protocol.receive_eof()
-        self._process_frame(self._protocol)
+        self._process_events(self._protocol)
         await self._flush()
 
-    def _process_frame(self, protocol: Protocol) -> None:
+    def _process_events(self, protocol: Protocol) -> None:
         for event in protocol.events_received():
             if isinstance(event, Answer):
                 self.date = event.headers.get("Date", "")

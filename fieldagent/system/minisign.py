@@ -97,8 +97,8 @@ def verify_comment(signature: Signature, keys: Iterable[TrustedKey]) -> str:
 
 
 def _find_key(signature: Signature, keys: Iterable[TrustedKey]) -> TrustedKey:
-    """Return the trusted key of the signature. Raises NotSigned if no trusted key made the
-    signature.
+    """Return the trusted key whose id is in the signature. Raises NotSigned if there is none. The
+    signature is not verified.
     """
     trusted_keys = list(keys)
     key = next((each for each in trusted_keys if each.id == signature.key), None)

@@ -7,7 +7,7 @@ either end. A test takes about 250 bytes, and a new link about 5 000 bytes. Rule
 set:
 
 1. The interval begins at 45 s. After three consecutive answered tests it grows by half.
-2. A link counts as cut if it breaks without a close frame and the first attempt reaches the hub
+2. A link is considered cut if it breaks without a close frame and the first attempt reaches the hub
    again. If the kit was out of coverage, the break is no evidence.
 3. Two breaks after the same idle time, without any traffic between, are a rule of the path. An
    unanswered test is weaker evidence: three are needed.

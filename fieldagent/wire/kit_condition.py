@@ -61,13 +61,13 @@ class KitCondition:
     starts: int = 0
     """Number of starts of the agent in the last 24 hours."""
     throttled: int | None = None
-    """Bits of THROTTLING, for the present and since the start. None if unknown."""
+    """Bits of THROTTLING, for the present and since the boot. None if unknown."""
     clock: int | None = None
     """Seconds by which the system's clock is ahead of the known time. None if the time is
     unknown."""
     signals: Mapping[str, Sequence[int | None]] | None = None
-    """For each of REPORTED_CHANNELS, the median of the signal bars in each of the last
-    REPORTED_HOURS, the oldest first."""
+    """For each of REPORTED_CHANNELS with a known signal, the median of the signal bars in each of
+    the last REPORTED_HOURS, the oldest first."""
 
     def encode(self) -> bytes:
         """Return the note as CBOR. A value beyond a limit is replaced by the limit."""
@@ -115,7 +115,7 @@ def decode_note(items: list[Any]) -> KitCondition:
 
 def describe_throttling(bits: int) -> tuple[list[str], list[str]]:
     """Return two lists of texts from THROTTLING: for the flags that are set now, and for the flags
-    that were set since the start.
+    that were set at any time since the boot.
     """
     now = [throttling_words for bit, throttling_words in THROTTLING.items() if bits & bit]
     before = [

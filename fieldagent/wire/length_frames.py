@@ -27,8 +27,8 @@ class LengthDeframer:
 
     @property
     def is_within(self) -> bool:
-        """Return True if a frame has begun and is incomplete. If no further bytes arrive for some
-        time, the caller should call `discard_incomplete`.
+        """Return True if the beginning of an incomplete frame, or of its mark, has arrived. If no
+        further bytes arrive for some time, the caller should call `discard_incomplete`.
         """
         return bool(self._raw)
 
@@ -38,7 +38,9 @@ class LengthDeframer:
         self._raw.clear()
 
     def receive_data(self, data: bytes) -> Iterator[bytes]:
-        """Yield the content of each complete frame. Other bytes are kept for the next call."""
+        """Yield the content of each complete frame. The bytes of an incomplete frame are kept for
+        the next call, and all other bytes are dropped.
+        """
         self._raw += data
         header_size = len(self._mark) + 2
         while self._find_frame(header_size):

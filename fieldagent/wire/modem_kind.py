@@ -16,7 +16,7 @@ class ModemKind(NamedTuple):
     """Kind of satellite modem. The default values are those of SBD."""
 
     mt_bytes: int = MT_BYTES
-    """Bytes that the modem accepts in one message."""
+    """Maximum bytes of one message to the modem."""
     by_bytes: bool = False
     """True if the operator bills bytes instead of credits."""
     keeps_copies: bool = True

@@ -73,7 +73,8 @@ class ProtobufSchema(Generic[Message]):
 
     def decode(self, data: bytes) -> Message:
         """Decode a message. Raises RemoteProtocolError for malformed data. If a member occurs
-        twice, the last value is used. A float that is not finite is treated as missing.
+        twice, the last value is used. A float that is not finite, or a member with an unexpected
+        wire type, is treated as missing.
         """
         members: dict[str, Any] = {}
         for number, wire_type, raw in _read_members(data):

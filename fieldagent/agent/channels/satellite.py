@@ -1,7 +1,7 @@
 """Drives an Iridium 9602/9603 on a serial line, for as long as the agent runs.
 
-The intent is stored before each session and settled after it. A message counts as sent only if the
-modem still holds our bytes after the session and its MOMSN has moved by one. The driver queries
+The intent is stored before each session and settled after it. A message is considered sent only if
+the modem still holds our bytes after the session and its MOMSN has moved by one. The driver queries
 both after each session, which is free (+SBDSX). If a reset may have emptied the buffer, or a reply
 was lost, the driver sends the message again. A second copy is harmless, because the message
 contains its number.

@@ -1,7 +1,7 @@
 """Host of a Meshtastic radio, for any use. The host greets the radio, keeps it awake, passes it
 packets and receives the results.
 
-    without a `my_info` a device does not count as a radio, whatever else is received
+    without a `my_info` a device is not considered a radio, whatever else is received
     queueStatus   shows if a packet waits for the air, but not if it left
     ROUTING       from the receiver: its radio has it; from our radio: it was repeated, or failed
     silence       the result is unknown
