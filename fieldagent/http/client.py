@@ -155,17 +155,17 @@ class KeptConnections:
 
     def pop_connection(self, server: Server) -> _ClientConnection | None:
         """Remove and return the connection that was used last and can still be used. Return None if
-        there is none.
+        there is none. A router may have forgotten a connection that was unused for more than
+        IDLE_TIMEOUT_S seconds.
         """
+        oldest_use = trio.current_time() - IDLE_TIMEOUT_S
         waiting = self._idle.get(server, [])
-        connection: _ClientConnection | None = None
-        while waiting and connection is None:
+        while waiting:
             latest = waiting.pop()
-            if latest.is_alive():
-                connection = latest
-            else:
-                latest.drop()
-        return connection
+            if latest.is_alive() and latest.idle_since >= oldest_use:
+                return latest
+            latest.drop()
+        return None
 
     def store_connection(self, server: Server, connection: _ClientConnection) -> None:
         """Keep a connection for a later request. Also close the connections to all servers that
@@ -188,7 +188,8 @@ class KeptConnections:
 
 
 IDLE_TIMEOUT_S = 30.0
-"""Seconds without use after which a connection is closed when the next connection is stored."""
+"""Seconds without use after which a connection is not used again. It is closed when the next
+connection is requested or stored."""
 _REST_MOST, _REST_WAIT = 65_536, 1.0
 """Maximum bytes, and maximum seconds, for reading the unwanted rest of a response, so that the
 connection can be kept."""

@@ -293,6 +293,17 @@ async def test_open_connection_is_reused_for_the_next_request(
         kept.close()
 
 
+async def test_connection_is_not_reused_after_a_long_pause(clock: trio.testing.MockClock) -> None:
+    """A router on the way drops an idle connection without a notice to either end."""
+    kept = KeptConnections()
+    async with scripted_server([TAKEN, TAKEN], [TAKEN]) as (port, counted):
+        for pause, expected in ((0, [1]), (29, [2]), (31, [2, 1])):
+            await trio.sleep(pause)
+            await post(f"http://127.0.0.1:{port}/", kept_connections=kept)
+            assert counted == expected
+        kept.close()
+
+
 async def test_truncated_reply_on_a_reused_connection_is_not_retried() -> None:
     kept = KeptConnections()
     async with scripted_server([TAKEN, HALF], [TAKEN]) as (port, counted):
