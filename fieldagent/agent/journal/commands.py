@@ -35,7 +35,8 @@ from fieldagent.wire.errors import RemoteProtocolError
 from fieldagent.wire.signed_delta import compute_payload_digest
 
 COMMANDS_MAX = 200
-"""Number of commands that are kept. A command with a lower number than all kept commands is old."""
+"""Number of answered commands that are kept, the newest ones. A command with a lower number than
+all kept commands counts as known, so it is not carried out again."""
 DAMAGED_ANSWER_REASON = "its answer is damaged on the kit's disk: its progress is unknown"
 _ROW = "number, verb, arguments, channel, came, state, boot, outcome, answer, answered"
 
@@ -70,7 +71,9 @@ def store_command(
 
 
 def is_known(db: sqlite3.Connection, command_number: int) -> bool:
-    """Return True if the command `command_number` arrived before, or is old."""
+    """Return True if the command `command_number` arrived before, or if it has a lower number than
+    the COMMANDS_MAX newest commands, whose records may be deleted.
+    """
     # All numbers below the newest COMMANDS_MAX commands count as known. Of these older commands,
     # the table contains only those without an answer.
     ((is_in_journal, count, oldest),) = db.execute(
@@ -107,8 +110,8 @@ def store_answer(db: sqlite3.Connection, answer: CommandAnswer) -> None:
 
 
 def mark_answered(command_number: int, now: float) -> Operation[None]:
-    """Return the operation that records that the answer is in a Package. It also deletes old
-    commands.
+    """Return the operation that records that the answer is in a Package. It also deletes answered
+    commands that are not among the COMMANDS_MAX newest commands.
     """
 
     def store(db: sqlite3.Connection) -> None:

@@ -34,7 +34,9 @@ def list_foremost_undated(journal: Journal, channel: Channel, limit: int) -> lis
 
 
 def mark_undated(db: sqlite3.Connection, sequence: int) -> None:
-    """Mark a Package as undated, so that its date is corrected before it leaves."""
+    """Mark a Package whose date is from an untrusted clock, so that its date is corrected before it
+    leaves.
+    """
     db.execute("INSERT INTO undated VALUES (?)", (sequence,))
 
 

@@ -33,12 +33,14 @@ class DeadLetter:
 
 
 class Tally(NamedTuple):
-    """Counts of dead letters since the journal was created."""
+    """Counts of dead letters."""
 
     came: int = 0
+    """Number of dead letters that were stored since the journal was created."""
     dropped: int = 0
-    """Number of dead letters that were deleted to make space for newer ones."""
+    """Number of dead letters that were deleted since then to make space for newer ones."""
     kept: int = 0
+    """Number of dead letters in the journal now."""
 
 
 def store_letter(db: sqlite3.Connection, letter: DeadLetter) -> int:
@@ -80,9 +82,7 @@ def list_newest(journal: Journal, limit: int = LETTERS_MAX) -> list[DeadLetter]:
 
 
 def count_letters(journal: Journal) -> Tally:
-    """Return three numbers of dead letters: arrived since the journal was created, deleted for
-    space since then, and kept now.
-    """
+    """Return the counts of stored, deleted and kept dead letters."""
     ((letter_count,),) = journal.read("SELECT count(*) FROM dead_letter")
     rows = journal.read("SELECT came, dropped FROM dead_letter_tally")
     arrived, dropped = rows[0] if rows else (0, 0)

@@ -93,7 +93,9 @@ def _split_kind_and_name(text: str) -> tuple[str, str]:
 
 
 def find_by_handle(journal: Journal, handle: str) -> Person | None:
-    """Return the user of the handheld `handle`, or None if the radio is unknown."""
+    """Return the user whose entry in the directory lists the handheld `handle`, or None if there is
+    none. Case is ignored.
+    """
     folded = handle.casefold()
     for person in list_people(journal):
         if folded in (each.casefold() for each in person.handles):
@@ -117,7 +119,7 @@ class NoSuchPerson(InvalidPackage):
 
 def require_known(journal: Journal, addressee: Named | None) -> None:
     """Raise NoSuchPerson, with the most similar names, if the hub does not know the addressee. If
-    the kit does not have the hub's whole directory, it cannot decide this, and accepts any name.
+    the kit does not have the hub's complete directory, it cannot decide this, and accepts any name.
     Email addresses and phone numbers are not checked, because the directory does not contain them.
     """
     if not isinstance(addressee, str) or "@" in addressee or addressee.startswith("+"):
@@ -201,17 +203,19 @@ def read_owner(journal: Journal) -> int:
 
 
 def is_for_others(db: sqlite3.Connection, addressee: Named | None) -> bool:
-    """Return True if it is certain that an item for `addressee` is not for the kit's owner."""
+    """Return True if an item for the user or group `addressee` is not for the kit's owner. Return
+    False if this is unknown, for example because the addressee is a name.
+    """
     rows = db.execute("SELECT owner FROM directory").fetchall()
     if not rows or not isinstance(addressee, int):
         return False
-    ((addressee_kind,),) = rows
+    ((owner,),) = rows
     if addressee > 0:
-        return bool(addressee_kind != addressee)
+        return bool(owner != addressee)
     group = db.execute(
         "SELECT members FROM person WHERE kind = 'group' AND number = ?", (-addressee,)
     ).fetchone()
-    return group is not None and addressee_kind not in json.loads(group[0])
+    return group is not None and owner not in json.loads(group[0])
 
 
 async def store_directory(journal: Journal, directory: Directory) -> None:

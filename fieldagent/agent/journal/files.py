@@ -1,9 +1,9 @@
 """Files of the journal: on disk, or in memory while the disk accepts no writes. At the start of the
 agent, checks the journal before any write, and calls `repair` if it is damaged.
 
-Other errors do not count as damage (`store.trouble`). A damaged journal is kept unchanged. An
-extension may copy its intact content to a new journal. The new journal is written beside the
-damaged one, and replaces it either completely or not at all, even if power fails.
+A full disk, a lock or a later version is not damage (`store.trouble`). A damaged journal is kept
+unchanged. An extension may copy its intact content to a new journal. The new journal is written
+beside the damaged one, and replaces it either completely or not at all, even if power fails.
 
 A small file beside the journal describes the journal's state when it was closed properly. If the
 journal is unchanged since then, it is intact, so its integrity check can wait until the agent has
@@ -11,8 +11,8 @@ started. For a long journal, the check takes half a second on a PC, and much lon
 gateway. The file is deleted when it is read, so that it never describes a later state.
 
 An SOS must be sent even if the disk accepts no writes. If the disk's journal can be read, its
-content is copied to memory. A power cut destroys the content of the memory. So the sender of an SOS
-is notified that the SOS is not on disk, and other items are refused.
+content is copied to memory. Because a power cut destroys this copy, the sender of an SOS is
+notified that the SOS is not on disk, and other items are refused.
 """
 
 from __future__ import annotations

@@ -20,7 +20,11 @@ are deleted, except the handhelds of people who have joined."""
 
 
 class Handheld(NamedTuple):
-    """A person's handheld radio."""
+    """A person's handheld radio, with its last known values. None means unknown.
+
+    `heard` is the time when the handheld was heard last. `battery` is in percent. `latitude` and
+    `longitude` are in degrees, `altitude` in metres.
+    """
 
     handle: str
     name: str = ""
@@ -67,7 +71,8 @@ class HandheldPost(NamedTuple):
     request_id: str
     text: str
     part: int
-    """Number of parts of the text that the handheld has received."""
+    """Number of parts of the text that the handheld has received. It is also the index of the next
+    part to send."""
     attempts: int
     not_before: float
     expires: float
@@ -151,8 +156,8 @@ def record_packet(
 
 
 def list_reportable(journal: Journal) -> list[HandheldSent]:
-    """Return the packets whose Packages are still kept and have not reached their addressees,
-    newest first.
+    """Return at most 200 packets whose Packages are still in the journal and for which the handheld
+    has not received the sign ✅, newest first.
     """
     rows = journal.read(
         "SELECT handle, number, handheld_said.sequence, told FROM handheld_said"
@@ -182,8 +187,8 @@ def make_idempotency_key(handle: str, packet_number: int) -> str:
 
 
 def is_idempotency_key(key: str) -> bool:
-    """Return True if `key` has exactly the form of `make_idempotency_key`. Keys of other programs
-    may only begin in the same way.
+    """Return True if `key` has exactly the form of `make_idempotency_key`. A key of another program
+    that only begins in the same way does not match.
     """
     return _KEY.fullmatch(key) is not None
 

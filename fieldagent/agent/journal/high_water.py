@@ -2,11 +2,12 @@
 whole journal is lost, this file shows how much is lost, and prevents a number from being used
 twice.
 
-The numbers are written to two places in turn, each with a checksum, so that an incomplete write
-leaves the other place intact. The file is written after each commit, but synced only once a minute.
-After a power cut, the numbers in the file may be lower than those in the journal, but never higher.
+The numbers are written to two records in turn, each with a checksum, so that an incomplete write
+leaves the other record intact. The file is written after each commit, but synced only once a
+minute. After a power cut, the numbers in the file may be lower than those in the journal, but never
+higher.
 
-After the two places, the file contains the table version of the program that last opened the
+After the two records, the file contains the table version of the program that last opened the
 journal. If the journal's header shows a later version than this file, a bit of the header has
 changed.
 """
@@ -25,14 +26,14 @@ from fieldagent.system.folder import make_private_file
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
 CHOSEN_IDS = 2**30
-"""First id that only callers may choose. Our own ids stay lower, because they could exceed 32 bits
-if they continued after a high id of a caller."""
+"""First id that the agent itself never assigns. If the agent assigned ids above the high id of a
+caller, these ids could exceed 32 bits."""
 SYNC_INTERVAL_S = 60.0
 """Minimum seconds between two syncs."""
 _FORM = struct.Struct(">4sIQQQ")
 _MAGIC = b"FAhw"
 _PLACE = 64
-"""Distance in bytes between the two places in the file."""
+"""Bytes from the start of the first record to the start of the second record."""
 _VERSION = struct.Struct(">4sI")
 _VERSION_MAGIC, _VERSION_PLACE = b"FAjv", 2 * _PLACE
 

@@ -18,8 +18,8 @@ from fieldagent.package.package import Channel
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
 WAITS_EVENT = "waits"
-"""Event: a Package does not start on a channel at once; the detail contains the time and the
-reason."""
+"""Event: a Package waits before its first attempt on a channel; the detail contains the time and
+the reason."""
 
 REFUSED_EVENT = "refused"
 """Event: the remote side or the modem refuses a Package; the detail contains the reason."""
@@ -45,8 +45,9 @@ def record_event(
     detail: str,
     at: float,
 ) -> None:
-    """Add a line with the elapsed time `at` to the history of each Package. If the channel's last
-    line is the same, increase its count and update its time instead.
+    """Add a line with the elapsed time `at` to the history of each Package. If the Package's last
+    line on the channel has the same event and detail, increase its count and update its time
+    instead.
     """
     for sequence in sequences:
         repeated_event = db.execute(
@@ -134,8 +135,8 @@ def _name_station(receipt: StorageReceipt) -> str:
 def list_lines(
     journal: Journal, package: PackageFacts, receipts: Iterable[StorageReceipt]
 ) -> list[Line]:
-    """Return the whole history of a Package in the order of time: acceptance, attempts, ends of its
-    channel deliveries, receipts, and the final status.
+    """Return the complete history of a Package in the order of time: acceptance, attempts, ends of
+    its channel deliveries, receipts, and the final status.
     """
     date = journal.clock.date
     story = [Line(date(package.accepted), "accepted")]

@@ -256,15 +256,16 @@ class PendingStage(NamedTuple):
 
     @property
     def key(self) -> tuple[int, int, int, str]:
-        """Return the unique key: item, stage and text."""
+        """Return the unique key of the receipt: origin, number, stage and text."""
         return self.origin, self.sequence, self.stage, self.text
 
 
 def add_pending_stage(
     db: sqlite3.Connection, request_id: str, stage: Stage, text: str, at: float
 ) -> bool:
-    """Record that the sender of a payload must receive this receipt, through the hub and on the
-    air. Return True if a new receipt was stored.
+    """Record that the sender of a payload must receive a receipt for `stage`. A receipt for the
+    stage PROGRAMS is stored only if the sender requests receipts. A station receives the receipt by
+    radio and through the hub. `at` is Unix time. Return True if a new receipt was stored.
     """
     from_condition = "FROM inbound WHERE request_id = ? AND digest IS NOT NULL AND (asks OR ?)"
     values = stage, text, int(at), request_id, stage is not Stage.PROGRAMS
@@ -412,7 +413,9 @@ def read_fragments(db: sqlite3.Connection, item: FragmentedItem) -> dict[int, by
 def delete_fragments(
     db: sqlite3.Connection, item: FragmentedItem, *, kept_position: int = -1
 ) -> None:
-    """Delete all fragments of an item except the one at position `kept_position`."""
+    """Delete the fragments of an item, except the fragment at `kept_position`. -1 deletes
+    all.
+    """
     db.execute(
         "DELETE FROM slice WHERE origin = ? AND sequence = ? AND count = ? AND position <> ?",
         (*item, kept_position),
@@ -612,9 +615,10 @@ def _make_listed(journal: Journal, row: Sequence[Any]) -> Mapping[str, Any]:
 
 
 def forget(*, end_time: float, keep_count: int) -> Operation[int]:
-    """Return the operation that deletes old records of arrivals, and a batch of payloads that no
-    hook waits for. These payloads arrived before `end_time` or are not among the last `keep_count`.
-    Its result is the number of deleted payloads. Run the operation again until the result is 0.
+    """Return the operation that deletes old records of arrivals, old fragments, and a batch of
+    payloads. It deletes payloads that wait at no hook, if they arrived before `end_time` (elapsed
+    time) or are not among the last `keep_count`. Its result is the number of deleted payloads. Run
+    the operation again until the result is 0.
     """
 
     def store(db: sqlite3.Connection) -> int:
@@ -642,11 +646,11 @@ def forget(*, end_time: float, keep_count: int) -> Operation[int]:
 
 
 FRAGMENTS_MAX = 4_096
-"""Number of fragments of incomplete items that are kept, whatever their age is. They take about 1
-MB on disk."""
+"""Number of fragments above which `forget` deletes old fragments of incomplete items. So many
+fragments take about 1 MB on disk."""
 ARRIVALS_MAX = 50_000
-"""Number of arrivals that are remembered. This is enough for years of satellite traffic, and takes
-3 MB on disk."""
+"""Number of recorded arrivals that are kept. This is enough for years of satellite traffic, and
+takes 3 MB on disk."""
 SOS_ARRIVALS_MAX = 2_000
-"""Number of SOS arrivals that are remembered in addition. Other traffic never displaces them, so
-that a replayed SOS is always recognised."""
+"""Number of recorded SOS arrivals that are kept in addition. Other traffic never displaces them, so
+that a replayed SOS is recognised for longer."""

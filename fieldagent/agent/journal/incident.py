@@ -232,8 +232,8 @@ def find_open_of_handheld(journal: Journal, handle: str) -> Incident | None:
 
 
 def list_unproved(journal: Journal, limit: int) -> list[tuple[Incident, str]]:
-    """Return the incidents of unauthenticated handhelds, each with its handle, newest first. All
-    open incidents are included, even if they are more than `limit`.
+    """Return at most `limit` incidents of unauthenticated handhelds, each with its handle, newest
+    first. If there are more, open incidents take precedence over ended ones.
     """
     rows = journal.read(
         "SELECT * FROM (SELECT number, incident.raised, state, ended, handle FROM incident"
@@ -253,8 +253,9 @@ longer sends the answer to the relaying kit."""
 
 
 def is_answer_awaited(journal: Journal, now: float) -> bool:
-    """Return True if this kit still waits for an answer to its own open incident, or to a
-    neighbour's incident that it relayed. `now` is Unix time.
+    """Return True if the kit's own people have an open incident, or if this kit relayed a
+    neighbour's incident within ANSWER_AWAITED_S that no person is known to have seen. `now` is Unix
+    time.
     """
     return find_open(journal) is not None or bool(
         journal.read(
@@ -329,8 +330,8 @@ def list_updates(
 
 
 def list_heard(journal: Journal, limit: int) -> list[HeardIncident]:
-    """Return the incidents of other kits, newest first. All open incidents are included, even if
-    they are more than `limit`.
+    """Return at most `limit` incidents of other kits, newest first. If there are more, the states
+    `open` and `seen` take precedence over the others.
     """
     rows = journal.read(
         "SELECT station, number, state, since, at, text FROM (SELECT * FROM heard_incident"
@@ -425,8 +426,8 @@ def list_left_nearby(journal: Journal, incident_number: int) -> list[tuple[float
 
 
 def list_stopped(journal: Journal, incident_number: int) -> list[tuple[float, str]]:
-    """Return the reports that a kit is not allowed to pass on items of the incident, each with its
-    elapsed time.
+    """Return the reports that a kit has items of the incident but is not allowed to pass them on,
+    each with its elapsed time.
     """
     return journal.read(
         "SELECT min(at), detail FROM story JOIN incident_item USING (sequence)"

@@ -29,7 +29,7 @@ from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
 END = 2**63 - 1
-"""Number that is higher than the sequences of all Packages."""
+"""Number that is higher than the sequence of any Package and the number of any payload."""
 
 
 class ListedPackage(NamedTuple):
@@ -55,8 +55,8 @@ def list_newest(journal: Journal, end_place: int, limit: int) -> Batch:
 def list_transmissions(
     journal: Journal, sequences: Sequence[int]
 ) -> dict[int, list[tuple[str, int]]]:
-    """Return the transmissions of each Package: each cost text from the history, and its number of
-    transmissions.
+    """Return the transmissions of each Package, by sequence: pairs of a cost text from the history
+    and the number of transmissions with this cost.
     """
     costs: dict[int, list[tuple[str, int]]] = {sequence: [] for sequence in sequences}
     for sequence, detail, times in journal.read(
@@ -181,8 +181,8 @@ _SELECT_OTHERS = (
 async def list_newest_positions(
     journal: Journal, limit: int
 ) -> tuple[list[PlacedPoint], list[PlacedPoint]]:
-    """Return two lists: our own places and the places of others. Each list begins with the newest
-    place, and has at most `limit` places. A row that cannot be read is logged and left out.
+    """Return the positions and waypoints of this kit, and those of others. Each list begins with
+    the newest and has at most `limit` members. A row that cannot be read is logged and left out.
     """
     own = await journal.read_aside(_SELECT_OWN.format(limit=limit, looked_at=SEARCHED_ROWS_MAX))
     others = await journal.read_aside(
@@ -229,8 +229,8 @@ def _list_received_positions(rows: Sequence[Sequence[Any]]) -> Iterator[PlacedPo
 def _read_placed_point(
     request_id: str, identity: dict[str, str], event: dict[str, Any]
 ) -> PlacedPoint:
-    """Return the place of a payload. Raises KeyError, TypeError or ValueError if the row is
-    damaged.
+    """Return the position or waypoint of a payload. Raises KeyError, TypeError or ValueError if the
+    row is damaged.
     """
     position, moment = _read_position(event), read_timestamp(event["timestamp"])
     identity_of_sender = Identity(

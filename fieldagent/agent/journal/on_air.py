@@ -25,8 +25,9 @@ def read_holders(journal: Journal, sequence: int) -> set[int]:
 def list_others_items(
     journal: Journal, own_station: int, limit: int = 2000
 ) -> list[tuple[int, int, bytes]]:
-    """Return the station, number and digest of each of the newest items from other stations, except
-    SOS items. Items of another kit that uses our station number (`own_station`) are left out.
+    """Return the station, number and digest of the newest `limit` items from other stations, oldest
+    first. SOS items, and items of another kit that uses our station number (`own_station`), are
+    left out.
     """
     rows = journal.read(
         "SELECT -origin, sequence, substr(digest, 1, ?) FROM arrived"
@@ -39,7 +40,7 @@ def list_others_items(
 
 
 KEPT_BYTES, KEPT_ITEMS = 200_000, 1000
-"""Maximum bytes and number of other stations' items that are kept for repeating after a restart. An
+"""Maximum bytes and number of other stations' items that are read for repeating after a restart. An
 SOS comes first, then the newest items."""
 
 
@@ -57,7 +58,8 @@ def store_item(
 
 def list_stored(journal: Journal, *, start_time: float) -> list[tuple[bytes, bytes, float]]:
     """Return the stored items that arrived after `start_time` (elapsed time), oldest first: the
-    envelope, the item's fingerprint and the time of arrival of each.
+    envelope, the item's fingerprint and the time of arrival of each. At most KEPT_ITEMS items and
+    KEPT_BYTES bytes are returned.
     """
     rows = journal.read(
         "SELECT on_air, digest, at FROM arrived WHERE on_air IS NOT NULL AND at > ?"
@@ -99,8 +101,8 @@ def has_confirmed(db: sqlite3.Connection, station: int, sequence: int) -> bool:
 
 
 def list_recently_delivered(journal: Journal, *, start_time: float) -> set[int]:
-    """Return the newest Packages that another station has received since `start_time` (elapsed
-    time).
+    """Return those of the last 500 Packages that another station has received since `start_time`
+    (elapsed time).
     """
     rows = journal.read(
         "SELECT sequence FROM leg WHERE sequence > (SELECT coalesce(max(sequence), 0) FROM package)"

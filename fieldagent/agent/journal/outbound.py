@@ -149,7 +149,9 @@ def find_by_idempotency_key(journal: Journal, key: str) -> PackageFacts | None:
 
 
 def compute_next_id(journal: Journal) -> int:
-    """Return the first id above all used ids. High ids that callers have chosen are ignored."""
+    """Return the first id above all used ids. Ids from CHOSEN_IDS, which callers chose, are
+    ignored.
+    """
     ((highest_kept, forgotten),) = journal.read(
         "SELECT (SELECT coalesce(max(id), 0) FROM package WHERE id < ?),"
         " (SELECT coalesce(max(id), 0) FROM forgotten)",
@@ -237,8 +239,9 @@ def list_receipts_of(journal: Journal, sequences: Sequence[int]) -> dict[int, li
 def store_receipt(
     db: sqlite3.Connection, sequence: int, station: int, at: float, *, is_proved: bool = True
 ) -> bool:
-    """Store a receipt for a Package, and return True if the receipt is new. A receipt for a Package
-    that is no longer kept is not stored. `is_proved` is True if the receipt is authenticated.
+    """Store a receipt for a Package. Return True if the receipt is new, or the first authenticated
+    one (`is_proved`) from this station. A receipt for a Package that is no longer kept is not
+    stored.
     """
     cursor = db.execute(
         "INSERT INTO receipt (sequence, by, at, proved) SELECT sequence, ?, ?, ? FROM package"
@@ -272,7 +275,7 @@ class ReachedStage(NamedTuple):
 
 
 def list_reached(journal: Journal, sequences: Sequence[int]) -> dict[int, list[ReachedStage]]:
-    """Return the stages that each Package has reached after the disk of a receiver's kit, oldest
+    """Return the stages that each Package has reached after storage on a receiver's kit, oldest
     first. A stage that was reported by radio and by the hub is listed once.
     """
     by_number: dict[int, list[ReachedStage]] = {sequence: [] for sequence in sequences}
@@ -563,7 +566,7 @@ def mark_relayed(
     db: sqlite3.Connection, sequence: int, origin: int, origin_sequence: int, items_back: int
 ) -> None:
     """Mark the Package as a neighbour's item. `origin_sequence` is the number that the neighbour
-    gave it.
+    gave it, and `items_back` the difference to the number of its incident's first item.
     """
     db.execute(
         "INSERT INTO carried VALUES (?, ?, ?, ?)", (sequence, origin, origin_sequence, items_back)
@@ -648,9 +651,10 @@ def read_intent(journal: Journal, channel: Channel) -> tuple[Intent, list[Segmen
 
 
 def forget(*, end_time: float, keep_count: int) -> Operation[int]:
-    """Return the operation that deletes some Packages that have ended on every channel, if they
-    ended before `end_time` or are not among the last `keep_count`. Its result is the number of
-    deleted Packages. Run the operation again until the result is 0.
+    """Return the operation that deletes some Packages that have ended on every channel and belong
+    to no open incident, if they ended before `end_time` (elapsed time) or are not among the last
+    `keep_count`. Its result is the number of deleted Packages. Run the operation again until the
+    result is 0.
     """
 
     def store(db: sqlite3.Connection) -> int:
