@@ -38,7 +38,7 @@ END_WAIT_MAX_S = 120.0
 CANCELED_BY_CALL_REASON = "by a call"
 CANCELED = ChannelDelivery(Status.CANCELED, CANCELED_BY_CALL_REASON)
 CANCEL_BATCH = 400
-"""Number of Packages that one commit cancels; the commit takes some milliseconds."""
+"""Maximum number of Packages that one commit cancels. The commit takes some milliseconds."""
 
 
 class Cancellation:
@@ -72,8 +72,8 @@ class Cancellation:
         return get_package_state(self._journal, package_state.sequence)
 
     def can_have_left(self, incident_number: int) -> bool:
-        """Return True if an item of the incident `incident_number` may be in flight or may have
-        arrived.
+        """Return True if an item of the incident `incident_number` is in flight, was sent, or may
+        have been sent.
         """
         of_it = {*incident.list_items(self._journal, incident_number)}
         if any(of_it & queue.get_in_flight() for queue in self._queues.values()):

@@ -29,8 +29,8 @@ class ChannelLimits:
     size: int
     """Largest transmission, in bytes."""
     fill: int
-    """Size in bytes up to which a transmission is filled with waiting entries. The size is small,
-    so that the transmission does not delay an SOS in it."""
+    """Size in bytes up to which other waiting entries are added to a transmission. The limit keeps
+    them from delaying an SOS in it."""
     tariff: Tariff
     authentic: bool = False
     """True if the link itself authenticates the peer, so that messages have no tag."""
@@ -59,7 +59,9 @@ LIMITS = {
 
 
 def compute_price(tariff: Tariff, size: int) -> Spent:
-    """Return the cost of a transmission of `size` bytes: credits, or the billed bytes."""
+    """Return the cost of a transmission of `size` bytes: its bytes and credits, or the billed bytes
+    if the operator bills bytes.
+    """
     if not tariff.booked:
         return Spent(size)
     if tariff.unit == "byte":

@@ -32,7 +32,7 @@ class Burst:
     """Positions of the fragments that must still be sent. A more urgent Package is sent first."""
     in_flight: set[int] = field(default_factory=set)
     heard: bool = False
-    """True if one of the fragments has left."""
+    """True if at least one fragment of the burst was sent."""
 
 
 class Bursts(dict[int, Burst]):
@@ -271,8 +271,9 @@ class ChannelQueue:
         return self._queue.compute_next_change(now)
 
     def pop_due(self, now: float, *, includes_bursts: bool) -> int | None:
-        """Take the first waiting Package and return its sequence, or None. If `includes_bursts`,
-        this can be a Package whose running burst has more fragments to send.
+        """Take the most urgent Package that is due, and return its sequence. Return None if no
+        Package is due. If `includes_bursts`, this can be a Package whose running burst has more
+        fragments to send.
         """
         key = self.find_foremost(now) if includes_bursts else None
         return key if key in self.bursts else self._queue.pop_due(now)
@@ -332,14 +333,14 @@ class ChannelQueue:
         return self._queue.get_in_flight()
 
     def mark_landed(self, sequences: Iterable[int]) -> None:
-        """Record that the transmission of these Packages has ended. Leave out a Package of which
-        another fragment is in flight, or whose end is being stored.
+        """Set the events of those withdrawn Packages in `sequences` that are no longer in flight,
+        and wake the tasks that send Packages and end them.
         """
         for sequence in sequences:
             if sequence in self._withdrawn and sequence not in self._queue.get_in_flight():
                 self._withdrawn.pop(sequence)[0].set()
-        # A Package that expired during its transmission ends now, so wake the task that ends
-        # Packages.
+        # A Package that expired during its transmission ends now, so `wait_for_expired` must check
+        # again.
         self._sooner.set()
         self.wake()
 

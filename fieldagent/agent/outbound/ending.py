@@ -128,7 +128,7 @@ class Endings:
 
     def _list_dearer(self, channel: Channel) -> list[ChannelQueue]:
         """Return the queues of the channels that are more expensive than `channel`. Return an empty
-        list if the hub does not confirm items on `channel` itself.
+        list unless the hub itself confirms the items on `channel`, as on Cellular.
         """
         if channel is not Channel.CELLULAR or Channel.SATELLITE not in self._queues:
             return []
@@ -167,8 +167,9 @@ class Endings:
     async def record_arrival_at_hub(self, sequence: int, *, is_proved: bool) -> None:
         """Record that the hub has the item. `is_proved` is True if the hub itself confirmed the
         item, False if the relaying kit reported it. Withdraw the item from channels to the hub that
-        have not sent it. If the fan-out is `every`, withdraw the item only from satellite, and only
-        if `is_proved`.
+        have not sent it, unless it is urgent. If the fan-out is `every`, withdraw the item only
+        from satellite, and only if `is_proved`. If the item is a neighbour's and `is_proved`,
+        notify the neighbour.
         """
         queues = [queue for name, queue in self._queues.items() if name is not Channel.RADIO]
         if not (is_proved and self._neighbours) and not any(sequence in queue for queue in queues):

@@ -66,7 +66,9 @@ class HubBackup:
         return BackupSummary(sent, hours, _find_last_received(self.journal))
 
     async def answer(self, request: InventoryRequest | ItemRequest) -> Inventory | Copies:
-        """Wait until no item waits to be sent, and then return the data that the hub requests."""
+        """Wait until the outbox has nothing to send, and then return the inventory or the copies
+        that the hub requests.
+        """
         while await self._has_more_urgent():
             await trio.sleep(IDLE_CHECK_INTERVAL_S)
         if isinstance(request, InventoryRequest):
@@ -166,8 +168,8 @@ def _list_sent(journal: Journal, start_place: int) -> Inventory:
 
 
 def _find_dropped(journal: Journal) -> tuple[int, int]:
-    """Return the first and last number of the items that the journal no longer keeps. Return (0, 0)
-    if there are none.
+    """Return the first number of the items that the journal no longer keeps, and the number after
+    the last one. Return (0, 0) if there are none.
     """
     ((first_number,),) = journal.read("SELECT number FROM beginning")
     ((oldest,),) = journal.read("SELECT min(sequence) FROM package")

@@ -53,10 +53,12 @@ def describe_incidents(
     interval_s: float,
     end_condition: str,
 ) -> dict[str, Any]:
-    """Return this kit's incident, the incidents of other kits, and the number of open incidents of
-    this kit: 0 or 1.
+    """Return the response to `GET /api/sos`: the last incident of this kit's own people (None if it
+    ended more than OVER_SHOWN_S ago), the number of their open incidents (0 or 1), and the
+    incidents of others.
 
-    An item without an event for `interval_s` seconds is repeated.
+    An item without an event for `interval_s` seconds is repeated until `end_condition` (`person` or
+    `hub`).
     """
     own = incident.find_last(journal)
     now = journal.clock.now()

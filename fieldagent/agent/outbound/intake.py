@@ -64,8 +64,8 @@ class KeyReused(Conflict):
 
 
 Claim = int | str | tuple[int]
-"""Value that a Package claims while it is being stored: its id (int), its Idempotency-Key (str) or
-its collapseKey (tuple)."""
+"""Value that no other Package may use while a Package with it is being stored: the id (int), the
+Idempotency-Key (str) or the collapseKey (tuple)."""
 
 
 class Intake:
@@ -300,8 +300,8 @@ class Intake:
     def _list_past_deliveries(
         self, deliveries: Mapping[Channel, ChannelDelivery]
     ) -> dict[Channel, Steps]:
-        """Return the past deliveries of each channel that has enough of them: the share of Packages
-        that were delivered within each number of seconds.
+        """Return, for each channel with enough past deliveries, the share of Packages that were
+        delivered within each number of seconds.
         """
         clock = self._journal.clock
         now = clock.date(clock.now())
@@ -318,9 +318,7 @@ class Intake:
 
     @cached_property
     def _configured(self) -> frozenset[Channel]:
-        """Return the configured channels. Each of them has a queue before the first Package is
-        accepted.
-        """
+        """Configured channels. They never change after the first Package was accepted."""
         return frozenset(self._queues)
 
     def enqueue(

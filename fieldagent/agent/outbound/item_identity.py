@@ -29,8 +29,8 @@ def make_entry(stored_package: StoredPackage) -> Entry:
 
 
 def make_marked_entries(stored_package: StoredPackage) -> tuple[Entry, ...]:
-    """Return the entry, and for the SOS of an unauthenticated handheld the mark that tells the
-    hub so.
+    """Return the entry. For the SOS of an unauthenticated handheld, also return an entry with an
+    UnauthenticatedMark.
     """
     entry = make_entry(stored_package)
     if not stored_package.is_unproved:

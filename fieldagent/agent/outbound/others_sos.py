@@ -1,4 +1,4 @@
-"""Small budget for every SOS that is relayed or comes from an unauthenticated sender, and the
+"""Daily budget for SOS items that are relayed or come from an unauthenticated sender, and the
 channels for such an SOS.
 
 Any person with a radio can send such an SOS, so the budget is only a few credits a day. It cannot

@@ -47,8 +47,8 @@ FAILURE_PAUSE_S, FAILURE_PAUSE_MAX_S = 5.0, 60.0
 """Seconds that a Package waits after a failure of the driver: the first value times the number of
 the Package's failures, at most the second value."""
 RECHECK_AFTER_S = 3600.0
-"""Seconds after which the budget is checked again, because the wall clock, which determines the
-day, may have been set."""
+"""Maximum seconds between two checks of the budget. The wall clock, which determines the day, may
+be set in this time."""
 
 
 class ChannelOutbox:
@@ -179,8 +179,8 @@ class ChannelOutbox:
         self._intent = intent
 
     async def record_copy(self, transmission: Transmission) -> None:
-        """Record that the transmission is sent a second time, because it is unknown whether the
-        first copy left. Book the possible cost of the first copy.
+        """Record that the transmission is sent again, because it is unknown whether the earlier
+        copy left. Book the possible cost of the earlier copy.
         """
         spent_credits = self._sum_in_doubt(transmission)
         segments = self._queue.in_flight[transmission.number]

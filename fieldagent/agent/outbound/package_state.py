@@ -129,10 +129,10 @@ def list_reached_beyond(
     """Return, for each Package, the steps after its arrival at the hub or at a kit, from the lowest
     stage to the highest.
     """
-    ladders: dict[int, list[Step]] = {}
+    steps_by_sequence: dict[int, list[Step]] = {}
     stages = outbound.list_reached(journal, [each.sequence for each in packages])
     for package in packages:
-        steps = ladders.setdefault(package.sequence, [])
+        steps = steps_by_sequence.setdefault(package.sequence, [])
         for each in sorted(
             stages[package.sequence], key=lambda each: STAGE_ORDER.index(each.stage)
         ):
@@ -144,7 +144,7 @@ def list_reached_beyond(
             steps.append(
                 Step(each.at, each.stage.name.lower(), receiver_text, step_text, each.text)
             )
-    return ladders
+    return steps_by_sequence
 
 
 def _describe_addressee(journal: Journal, stored_package: PackageFacts | StoredPackage) -> str:
@@ -172,7 +172,9 @@ def _find_name(person: Identity) -> str:
 
 
 def _describe_kit(person: Identity) -> str:
-    """Return the name of the kit's owner. For a station without a known name, return its number."""
+    """Return the receiver's name. For a station without a known name, return `station` and its
+    number.
+    """
     unnamed = person.type == "Device" and not person.name
     return f"station {person.id}" if unnamed else _find_name(person)
 

@@ -74,8 +74,9 @@ class AwaitedAcks:
         self._awaited.pop(transmission_number, None)
 
     async def wait_for_acknowledgement(self, transmission_number: int) -> bool:
-        """Wait until stations have confirmed the whole packet, and return True. Return False as
-        soon as an acknowledgement shows that a part was missed.
+        """Wait until stations have confirmed all Packages in the packet, and return True. Return
+        False as soon as an acknowledgement shows that a part was missed. If no acknowledgement is
+        expected, return True immediately.
         """
         awaited = self._awaited.get(transmission_number)
         if awaited is None:
@@ -157,8 +158,8 @@ class _NextPart:
     """True if the Package was accepted after `fix_dates`, so that it waits for the next
     transmission."""
     marks: tuple[Entry, ...] = ()
-    """Entries that tell the hub about the item. They are left out if they would cost a credit or
-    another transmission."""
+    """Additional entries about the item for the hub, such as an UnauthenticatedMark. They are left
+    out if they would cost a credit or another transmission."""
 
 
 class Packing:
@@ -465,7 +466,7 @@ class Packing:
         ]
 
     def encode_alone(self, entry: Entry) -> bytes:
-        """Return a packet that contains only this entry, unencrypted."""
+        """Return a packet with only this entry. The packet is tagged, but not encrypted."""
         return encode([entry], origin=self._station, key=self._key)
 
     def split_into_parts(self, entry: Entry, origin: int) -> list[Entry]:

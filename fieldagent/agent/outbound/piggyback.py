@@ -158,12 +158,14 @@ RECEIPTS_BYTES = 100
 """Maximum size in bytes of the receipts (about ten) that are sent with Packages if bytes are
 billed. The receipts are needed for a modem that keeps no copy of received messages."""
 NAME_INCIDENT_INTERVAL_S = 300.0
-"""Seconds after which an open incident is named again over a free link without other traffic. So a
-hub with a restored database raises the alarm again."""
+"""Seconds after which the number of an open incident is sent again over a free link without other
+traffic. So a hub with a restored database raises the alarm again."""
 
 
 class HubPiggyback:
-    """Implements `Piggyback` for a channel to the hub."""
+    """Implements `Piggyback` for a channel to the hub. If `is_immediate`, any receipt justifies a
+    transmission without a Package, otherwise only the receipt for an SOS.
+    """
 
     def __init__(
         self, journal: Journal, queue: ChannelQueue, *, is_immediate: bool = False
@@ -183,7 +185,7 @@ class HubPiggyback:
         # previous journal. So ask for them.
         self._asks_for_names = not queue.limits.authentic and not inbound.has_identities(journal)
         self._incident_named = -inf
-        """Elapsed time when the open incident was last named."""
+        """Elapsed time when the open incident's number was last sent."""
         self.load_entries()
 
     @property
@@ -191,8 +193,8 @@ class HubPiggyback:
         return self._queue.limits.tariff
 
     def load_entries(self) -> None:
-        """Load the receipts, stages and reports that the hub has not received. These entries ride
-        in the next transmission; receipts for an SOS are sent at once.
+        """Load the receipts, stages and reports that the hub has not received. `fill` adds these
+        entries to a transmission.
         """
         for sequence, at, sos, digest in inbound.list_pending_receipts(
             self._journal, self._channel
@@ -228,8 +230,8 @@ class HubPiggyback:
         return has_reports or owes or free or self._must_name_incident()
 
     def _must_name_incident(self) -> bool:
-        """Return True if it is time to name the open incident in a separate transmission. The
-        channel must be free of cost.
+        """Return True if the number of the open incident must be sent now, even in a separate
+        transmission. Always return False on a channel that costs credits or bytes.
         """
         if self._tariff.compute_units(1) or incident.find_open(self._journal) is None:
             return False
@@ -257,8 +259,8 @@ class HubPiggyback:
         return piggybacked
 
     def _fill_incident(self, draft: Draft, capacity: int, entries: PiggybackEntries) -> None:
-        """Name the open incident in each transmission that takes place anyway, if the name costs
-        nothing more. A transmission with an item of the incident already names it.
+        """Add the number of the open incident to a transmission that takes place anyway, if this
+        costs nothing more. A transmission with an SOS item already contains the number.
         """
         open_incident = incident.find_open(self._journal)
         if open_incident is None or any(entry.sos for entry in draft.entries):

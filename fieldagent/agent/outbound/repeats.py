@@ -43,9 +43,9 @@ log = logging.getLogger(__name__)
 async def repeat(
     journal: Journal, queue: ChannelQueue, sequence: int, positions: Collection[int] | None = None
 ) -> None:
-    """Send the fragments at `positions` again, or the whole Package if `positions` is None. A
-    Package that still waits, or that is no longer in the journal, is not changed. The change is on
-    disk when the function returns.
+    """Queue the fragments at `positions` again, or the complete Package if `positions` is None. The
+    repeated Package never expires. A Package that still waits, is damaged, or is no longer in the
+    journal is not changed. The change is on disk when the function returns.
     """
     if sequence in queue:
         return
@@ -175,8 +175,8 @@ def _find_channel_toward(
     outboxes: Mapping[Channel, ChannelOutbox], origin: int
 ) -> ChannelOutbox | None:
     """Return the outbox of the channel that reaches `origin` soonest. For a station, this is the
-    radio; for the hub, a channel that is ready, preferably the cheapest. Return None if there is
-    none.
+    radio. For the hub, it is the cheapest channel that is ready, or else the cheapest configured
+    channel. Return None if there is none.
     """
     if origin < 0:
         return outboxes.get(Channel.RADIO)

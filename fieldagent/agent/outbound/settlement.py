@@ -117,9 +117,7 @@ def settle_failure(
 
 
 def _is_completed_by(journal: Journal, queue: ChannelQueue, segment: Segment) -> bool:
-    """Return True if the receiver now has all segments of the Package, because it needed only this
-    segment.
-    """
+    """Return True if this segment completes the Package at its receiver."""
     if segment.sequence not in queue:
         # Another fragment has already completed the Package, which has ended.
         return False
@@ -136,14 +134,14 @@ def _is_completed_by(journal: Journal, queue: ChannelQueue, segment: Segment) ->
 def record_transmission(
     queue: ChannelQueue, segments: list[Segment], booked_cost: Spent, now: float
 ) -> Operation[None]:
-    """Return the operation that records in the history of each Package that the transmission
-    left.
+    """Return the operation that records that the transmission left, also in the history of each
+    Package.
     """
-    remaining = outbound.record_sent(queue.channel, segments, is_shared=queue.limits.shared)
+    note_sent = outbound.record_sent(queue.channel, segments, is_shared=queue.limits.shared)
     cost = _describe_cost(booked_cost, len(segments))
 
     def store(db: sqlite3.Connection) -> None:
-        remaining(db)
+        note_sent(db)
         for segment in segments:
             detail = _describe_fragment(segment) + cost
             history.record_event(db, [segment.sequence], queue.channel, "sent", detail, now)

@@ -99,6 +99,9 @@ class WaitReasons:
         return self._now if at is None else self._convert_to_unix(at)
 
     def _describe_wait(self, channel: Channel, sequence: int) -> tuple[str, float | None]:
+        """Return the reason for the wait, and the time of the next attempt on trio's clock. The
+        time is None if it is unknown.
+        """
         queue, hindrance = self._queues[channel], self._hindrances[channel]
         if sequence not in queue:
             return "the agent resumes waiting items after its start", None
