@@ -16,8 +16,8 @@ from fieldagent.wire.command import NotACommand, RemoteCommand, get_verb
 from fieldagent.wire.proof import is_command_proved
 
 AGE_MAX_S = 5 * 86_400
-"""Age in seconds from which a command is too old to be carried out. The satellite operator keeps
-messages for up to this time."""
+"""Maximum age, in seconds, of a command that is carried out. The satellite operator keeps messages
+for up to this time."""
 NOT_PROVED = (
     "a command with a wrong proof: the hub did not send it, or satellite-key or hub-token"
     " differs from the hub's (`fieldagent hub device key`, `token`)"

@@ -74,8 +74,8 @@ async def dispatch(
     """Hand over payloads until the hook accepts no more payloads, and return the reason.
 
     `name` is the hook's name in logs, `clock` returns the journal's elapsed time, and `draw_random`
-    a number in [0, 1). If `probes`, a failed call shows that the receiver is away, and is no sign
-    of a fault in this delivery.
+    a number in [0, 1). If `probes`, the hook is probed while it is down (see the top of this
+    module).
     """
     reach = _HookReachability() if probes else None
     return await _Dispatch(spool, call, name, clock, schedule, lanes_max, draw_random, reach).run()
@@ -141,15 +141,16 @@ class _Dispatch:
         return self.end_reason
 
     def start_due(self, nursery: trio.Nursery) -> float:
-        """Start the deliveries that are due. Return the seconds until the next delivery is due."""
+        """Start the deliveries that are due. Return the seconds until the next delivery is due, at
+        most RECHECK_AFTER_S.
+        """
         now = self.clock()
-        # The list also contains deliveries in progress, which come first and take up to `at_once`
-        # places.
+        # The list can begin with up to `at_once` deliveries that are in progress.
         for delivery in self.spool.get_heads(2 * self.at_once):
             if delivery.lane in self.busy:
                 continue
-            # An SOS gets one more place, so that slow deliveries do not delay it. Other deliveries
-            # wait until the hook has handled the SOS.
+            # For an SOS, one more lane may be busy, so that slow deliveries do not delay it. Other
+            # deliveries wait until the hook has handled the SOS.
             if len(self.busy) >= self.at_once + delivery.sos or (self.urgent and not delivery.sos):
                 break
             early = (seconds := compute_wait(delivery.not_before, now)) > 0
@@ -169,8 +170,9 @@ class _Dispatch:
         return self.reachability.compute_next_probe()
 
     async def serve(self, delivery: Delivery, is_early: bool) -> None:
-        """Hand a payload to the hook. If the agent stops, a running call may finish, so that the
-        hook is not called twice for the same payload.
+        """Hand a payload to the hook. `is_early` is True for a probe, which is sent before the
+        payload is due. If the agent stops, a running call may finish, so that the hook is not
+        called twice for the same payload.
         """
         await waits.run_to_the_end(partial(self.hand_over, delivery, is_early))
         self.busy.remove(delivery.lane)
@@ -187,8 +189,9 @@ class _Dispatch:
         await self.settle(delivery, result, is_early)
 
     async def settle(self, delivery: Delivery, result: HandoverResult, is_early: bool) -> None:
-        """Store the result of a hand-over. This method has no trio checkpoint before the result is
-        stored, so that an accepted payload is never handed over again.
+        """Store the result of a hand-over. No trio checkpoint comes before the storage, so that an
+        accepted payload is never handed over again. A failed probe (`is_early`) does not count as
+        an attempt.
         """
         if result.outcome is HandoverOutcome.HANDED:
             up_again = self.reachability is not None and self.reachability.record_success()
@@ -251,7 +254,8 @@ class Hook:
     end_reason: str | None = None
     """Reason why the hook is no longer called. None while it is used."""
     by_itself: bool = True
-    """True if the agent runs the hook all the time, False if the hook's owner runs it."""
+    """True if the agent calls `run_hook` for this hook, False if the extension that made the hook
+    calls it."""
     probes: bool = False
     """True if a failed call usually means that the receiver is away (see `dispatch`)."""
 
@@ -283,7 +287,9 @@ def make_hooks(settings: Settings, emit: Callable[[str], None]) -> list[Hook]:
 def list_notices(
     hooks: Collection[Hook], unaccepted_payloads: Collection[UnacceptedPayloads]
 ) -> Iterator[str]:
-    """Yield notices for people about payloads that a hook has not accepted."""
+    """Yield notices for people about hooks that are no longer called, and about payloads that a
+    configured hook has not accepted.
+    """
     for hook in hooks:
         if hook.end_reason is not None:
             remedy = "correct it, and restart the agent"
@@ -337,7 +343,7 @@ class JournalSpool:
     journal: Journal
     get_news: Callable[[], trio.Event]
     notify_receipt: Callable[[], None] = lambda: None
-    """Called when a sender must receive a receipt."""
+    """Function that is called when a sender must receive a receipt."""
 
     def get_heads(self, limit: int) -> list[Delivery]:
         return [

@@ -63,7 +63,7 @@ class HubReception:
         self._carrier = carrier
         self._limits = packing.queue.limits
         self._failed_message: bytes | None = None
-        """The last message that could not be stored because of an error."""
+        """Last message whose processing failed with an unexpected error. None after a success."""
 
     async def receive(
         self, body: bytes, *, damage: str = "", unreadable_message: Unreadable | None = None

@@ -15,7 +15,8 @@ from fieldagent.package.delivery import Stage
 from fieldagent.package.package import Channel
 
 NAME_MAX = 40
-"""Maximum number of characters of the reader's name. A receipt has little space."""
+"""Maximum number of characters of the reader's name. A longer name is cut, because a receipt has
+little space."""
 
 
 async def store_reading(
@@ -29,11 +30,12 @@ async def store_reading(
     condition: Operation[bool] | None = None,
 ) -> bool:
     """Record that a person has read the payload, or that it has reached another `stage`. The sender
-    is notified with the next transmission to the hub. Return True if the payload is known.
+    is notified with the next transmission to the hub. Return False if `condition` returned False,
+    or if `stage` is READ and the payload is unknown. Otherwise, return True.
 
     `person` is the person's name, empty if unknown. If `waits_for_space`, wait while the disk is
-    full, because there is no caller who could be notified. `condition` runs in the same commit. If
-    it returns False, the stage is not new, and no receipt is sent. Raises the journal's errors.
+    full, because there is no caller who could be notified. `condition` runs first, in the same
+    commit. If it returns False, nothing is recorded. Raises the journal's errors.
     """
     at = journal.clock.date(journal.clock.now())
     name = person if len(person) <= NAME_MAX else f"{person[: NAME_MAX - 1]}…"
@@ -46,9 +48,9 @@ async def store_reading(
         inbound.add_pending_stage(db, request_id, stage, name, at)
         return True
 
-    package = await (journal.persist if waits_for_space else journal.commit)(store)
+    is_recorded = await (journal.persist if waits_for_space else journal.commit)(store)
     inbox.report_stages()
-    return package
+    return is_recorded
 
 
 async def report_new_stages(inbox: Inbox, outboxes: Mapping[Channel, ChannelOutbox]) -> None:

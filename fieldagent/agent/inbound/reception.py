@@ -100,7 +100,7 @@ class ReceivedMessage:
     is_authenticated: bool = False
     """True if the link or the message's tag shows that the message is from the hub."""
     not_before: float = 0.0
-    """Elapsed time until which hooks receive only an SOS from this message."""
+    """Elapsed time before which hooks receive no payload of this message, except an SOS."""
     unauthenticated: set[int] = field(default_factory=set)
     """Numbers of items whose sender is unauthenticated."""
     contacts: dict[int, Contact] = field(default_factory=dict)
@@ -239,8 +239,8 @@ class Inbox:
         return received
 
     async def replay(self, letter: DeadLetter, *, is_tagged: bool) -> bool:
-        """Decode a dead letter again, with the present keys and program version. If this succeeds,
-        store its content, remove the dead letter, and return True.
+        """Decode a dead letter again, with the present keys and program version, and store its
+        content. If all of it can be used, remove the dead letter, and return True.
         """
         try:
             envelope = decode(letter.body, keys=self._keys if is_tagged else ())
@@ -287,7 +287,7 @@ class Inbox:
             result.payloads.append(payload)
 
     def publish(self, result: ReceivedMessage) -> None:
-        """Log the result, and wake the tasks for hooks, commands and receipts. Call this method
+        """Log the result, and wake the tasks for payloads, commands and receipts. Call this method
         when the result is on disk.
         """
         # Several of the cases below can apply to one message. Wake the hooks last, so that the log
@@ -404,8 +404,9 @@ class Inbox:
     def store_entry(
         self, db: sqlite3.Connection, origin: int, entry: Entry, result: ReceivedMessage
     ) -> None:
-        """Spool an item for the hooks, unless its number or the number in its Source shows that the
-        item arrived before.
+        """Record the arrival of an item, process its news, and spool it for the hooks. A duplicate,
+        an item for another kit's owner and a program delta are not spooled. The number in the
+        item's Source also identifies a duplicate. Record that the peer must receive a receipt.
         """
         is_new = inbound.mark_arrived(
             db, origin, entry.sequence, compute_fingerprint(entry), result.now, sos=entry.sos

@@ -96,7 +96,7 @@ _OWN_VARIABLES = {
 """Variables of our own environment that a hook must not inherit."""
 
 EX_TEMPFAIL = 75
-"""Exit status of sysexits.h that asks the caller to retry."""
+"""Exit status of sysexits.h with which the script requests a retry."""
 
 NOT_EXECUTABLE, NOT_FOUND = 126, 127
 """Exit statuses of the shell itself (POSIX, 2.8.2)."""
@@ -110,7 +110,8 @@ async def run_script(
     deadline: float = DEADLINE,
 ) -> HandoverResult:
     """Run `command` for `delivery`, and return the result. `emit` is called with each line of the
-    command's standard output.
+    command's standard output. If the command runs longer than `deadline` seconds, it is ended, and
+    the result is REFUSED.
     """
     try:
         process = await _start(
@@ -125,8 +126,8 @@ async def run_script(
         return HandoverResult(
             HandoverOutcome.REFUSED, "inbound-hook holds a character that no command can have"
         )
-    exit_status = await _serve_process(process, delivery.body, emit, deadline)
-    if not exit_status:
+    has_ended_itself = await _serve_process(process, delivery.body, emit, deadline)
+    if not has_ended_itself:
         return HandoverResult(
             HandoverOutcome.REFUSED,
             f"inbound-hook did not end within {deadline:g} s;"
@@ -137,7 +138,9 @@ async def run_script(
 
 
 def make_marks(delivery: Delivery) -> dict[str, str]:
-    """Return the environment variables that a script may need before it reads the payload."""
+    """Return environment variables with the value `1` for an SOS and for an unauthenticated sender.
+    A script can check them without reading the payload.
+    """
     flags = {
         "AGENT_PAYLOAD_SOS": delivery.sos,
         "AGENT_PAYLOAD_UNAUTHENTICATED": delivery.unauthenticated,
@@ -207,25 +210,27 @@ async def _start(command: str, environment: dict[str, str]) -> trio.Process:
 async def _serve_process(
     process: trio.Process, body: str, emit: Callable[[str], None], deadline: float
 ) -> bool:
-    """Serve the pipes of the command until it ends. Return False if the command had to be ended."""
+    """Write the payload to the command and read its output until it ends. Return False if the
+    command was ended after `deadline` seconds.
+    """
     assert process.stdin and process.stdout and process.stderr
     with trio.CancelScope() as conclusion:
         async with process.stdin, process.stdout, process.stderr, trio.open_nursery() as pipes:
             pipes.start_soon(_feed, process.stdin, body)
             pipes.start_soon(_read, process.stdout, partial(_print, emit))
             pipes.start_soon(_read, process.stderr, _log_line)
-            exit_status = await _end(process, deadline)
+            has_ended_itself = await _end(process, deadline)
             # From now on, do not allow a cancellation, because it would make the agent hand over
             # the same payload again.
-            conclusion.shield = exit_status
+            conclusion.shield = has_ended_itself
             pipes.cancel_scope.deadline = trio.current_time() + LINGER_S
-    if exit_status and pipes.cancel_scope.cancelled_caught:
+    if has_ended_itself and pipes.cancel_scope.cancelled_caught:
         log.warning(
             "inbound-hook left child processes that hold its output open: they are stopped;"
             " redirect all of their output if they should continue"
         )
         await _end_all(process)
-    return exit_status
+    return has_ended_itself
 
 
 async def _end(process: trio.Process, deadline: float) -> bool:
@@ -248,8 +253,8 @@ def _print(emit: Callable[[str], None], line: str) -> None:
         emit(line)
     except OSError as error:
         log.warning("inbound-hook printed %r, which cannot be sent: %s", line, error.strerror)
-    # The output's encoding lacks a character of the line, or the file is closed. Neither may end
-    # the agent.
+    # The encoding of the output may have no code for a character of the line, or the file may be
+    # closed. Neither may end the agent.
     except ValueError as error:
         log.warning("inbound-hook printed %r, which cannot be shown: %s", line, error)
 
