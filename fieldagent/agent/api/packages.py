@@ -2,8 +2,8 @@
 /api/packages` (posted Packages, newest first).
 
 Rows are read in batches, so a request never blocks other work, even if many Packages wait or the
-journal is long. A page of `/api/packages` with few matches ends early, and contains the place from
-which the next page continues.
+journal is long. A page of `/api/packages` with few matches may end before its limit is reached. It
+also contains the start of the next page.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ DAMAGED_CONTENT: dict[str, Any] = {
 
 
 def describe_content(package: Package, maximum: int | None = None) -> dict[str, Any]:
-    """Return the content of a Package in the API's form, with at most `maximum` characters of its
-    text (None: no limit).
+    """Return the content of a Package in the API's form. A text of more than `maximum` characters
+    is cut, and ends with `…`. None means no limit.
     """
     text = _find_text(package.item)
     item = package.item if isinstance(package.item, Location | Waypoint) else None
@@ -119,7 +119,7 @@ def _find_text(item: Item | ToHub) -> str | None:
 PAGE_MAX = 1000
 """Maximum and default number of Packages on one page."""
 BATCH_SIZE = 50
-"""Number of Packages in one batch, after which other tasks may run."""
+"""Number of Packages in one batch. Other tasks may run between two batches."""
 
 
 async def list_queue_page(
@@ -129,8 +129,8 @@ async def list_queue_page(
     start_place: int,
     limit: int,
 ) -> tuple[list[dict[str, Any]], int | None]:
-    """Return the waiting Packages after `start_place`, and the place from which the next page
-    continues.
+    """Return at most `limit` waiting Packages with a sequence above `start_place`, oldest first.
+    Also return the `start_place` of the next page, or None if this is the last page.
     """
     listed_rows: list[dict[str, Any]] = []
     sequences = listing.list_waiting_behind(journal, channels, start_place, limit + 1)
@@ -191,8 +191,9 @@ async def list_package_page(
     end_place: int,
     limit: int,
 ) -> tuple[list[dict[str, Any]], int | None]:
-    """Return the matching Packages before `end_place`, and the place from which the next page
-    continues.
+    """Return at most `limit` matching Packages with a sequence below `end_place`, newest first.
+    None as `state` or `kind` matches all. Also return the `end_place` of the next page, or None if
+    this is the last page.
     """
     rows: list[dict[str, Any]] = []
     place = end_place
@@ -246,12 +247,12 @@ def _list_package_rows(
 
 
 def _describe_package(
-    journal: Journal, stored_package: StoredPackage | PackageFacts, filters: dict[str, Any]
+    journal: Journal, stored_package: StoredPackage | PackageFacts, content: dict[str, Any]
 ) -> dict[str, Any]:
     date, ended = journal.clock.date, stored_package.ended
     return {
         "id": stored_package.id,
-        **filters,
+        **content,
         "relayed": isinstance(stored_package, StoredPackage) and bool(stored_package.origin),
         "relayedFor": _find_origin(journal, stored_package),
         "accepted": date(stored_package.accepted),

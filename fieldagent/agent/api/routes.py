@@ -79,7 +79,9 @@ class Condition(Protocol):
 
 
 class LocalApi:
-    """Handlers of the local API, for `http.routes`. Every error is raised as a Problem."""
+    """Handlers of the local API, for `http.routes`. The routes of `make_routes` raise every error
+    as a Problem.
+    """
 
     def __init__(self, parts: Parts, condition: Condition) -> None:
         self._parts = parts
@@ -158,8 +160,9 @@ class LocalApi:
         }
 
     async def send(self, request: Request) -> Response:
-        """Accept a Package and wait for its terminal status. If the request has the header `Prefer:
-        wait=N`, wait at most N seconds. The Package then continues without the caller.
+        """Accept a Package, wait for its terminal status, and return 200. If the request has the
+        header `Prefer: wait=N`, wait at most N seconds. If the Package still waits then, return 202
+        with the address of its status.
         """
         package_state, unread = await self._accept(request)
         seconds = read_preferred_wait(request.headers)
@@ -179,7 +182,9 @@ class LocalApi:
         return make_json_response(answer, 202, (_make_location_header(package_state), applied))
 
     async def enqueue(self, request: Request) -> Response:
-        """Accept a Package, and return 202 at once, with the address of its status."""
+        """Accept a Package, and return 202 with the address of its status, without waiting for the
+        end.
+        """
         package_state, unread = await self._accept(request)
         answer = _add_memory_reason(self._journal, _describe_progress(package_state) | unread)
         return make_json_response(answer, 202, (_make_location_header(package_state),))
@@ -239,11 +244,11 @@ class LocalApi:
         receipts = [each.encode() for each in confirmations]
         package = outbound.find_by_sequence(self._journal, package_state.sequence)
         lines = [] if package is None else history.list_lines(self._journal, package, confirmations)
-        story = [line._asdict() for line in lines]
-        said = {}
+        history_lines = [line._asdict() for line in lines]
+        content = {}
         with suppress(DamagedPackage):
             kept_package = outbound.read_kept_package(self._journal, package_state.sequence)
-            said = (
+            content = (
                 {}
                 if kept_package is None
                 else describe_with_names(self._journal, kept_package.package)
@@ -254,7 +259,7 @@ class LocalApi:
         return make_json_response(
             {
                 **_add_memory_reason(self._journal, _describe_progress(package_state)),
-                **said,
+                **content,
                 "channels": _get_wait_reasons(self._parts).describe_deliveries(
                     package_state.sequence, package_state.deliveries
                 ),
@@ -266,7 +271,7 @@ class LocalApi:
                     package_state.sequence, package_state.deliveries
                 ),
                 "late": late,
-                "history": story,
+                "history": history_lines,
             }
         )
 
@@ -296,7 +301,7 @@ class LocalApi:
 
     async def queue(self, request: Request) -> Response:
         """Return a page of the waiting Packages, oldest first, and their total number. `?after=` is
-        the place after which the page starts. Raises Problem 400 if the query is invalid.
+        the sequence above which the page begins. Raises Problem 400 if the query is invalid.
         """
         channel = _read_channel(request, "limit", "after")
         limit = read_integer(request, "limit", PAGE_MAX, range(1, PAGE_END))
@@ -309,8 +314,8 @@ class LocalApi:
         return make_page(request, {"queued": queued, "packages": page}, "after", last)
 
     async def answer_packages(self, request: Request) -> Response:
-        """Return a page of the posted Packages, newest first. `?before=` is the place before which
-        the page starts. Raises Problem 400 if the query is invalid.
+        """Return a page of the posted Packages, newest first. `?before=` is the sequence below
+        which the page begins. Raises Problem 400 if the query is invalid.
         """
         refuse_others(request, ("state", "kind", "before", "limit"))
         state = read_one_of(request, "state", STATES)
@@ -384,8 +389,8 @@ class LocalApi:
         """Return the people whose handheld radios are in range. The list is empty if the kit has no
         radio for handhelds.
         """
-        inbound = [each for part in self._parts.services.values() for each in part.list_people()]
-        return make_json_response({"people": inbound})
+        people = [each for part in self._parts.services.values() for each in part.list_people()]
+        return make_json_response({"people": people})
 
     async def answer_health(self, request: Request) -> Response:
         """Return 200 with UP, or with DEGRADED if a channel has been away for an hour. Return 503
@@ -417,8 +422,8 @@ def _get_wait_reasons(parts: Parts) -> WaitReasons:
     return WaitReasons(parts.journal, parts.queues, parts.outboxes, parts.endings.clock())
 
 
-def _make_location_header(standing: PackageState) -> tuple[str, str]:
-    return "Location", f"/api/package/{standing.id}"
+def _make_location_header(package_state: PackageState) -> tuple[str, str]:
+    return "Location", f"/api/package/{package_state.id}"
 
 
 def _convert_errors(handler: Handler) -> Handler:
@@ -439,8 +444,8 @@ async def _begin_check_in(parts: Parts, request: Request) -> Response:
 
 
 async def _retry_satellite(parts: Parts, request: Request) -> Response:
-    """Make the satellite modem try now to send the waiting Packages, because a person requests
-    it.
+    """Request a satellite session now, before the time of the next attempt. Return the number of
+    waiting Packages. Raises Problem 409 if no satellite modem is configured.
     """
     outbox = parts.outboxes.get(Channel.SATELLITE)
     if outbox is None:
@@ -494,30 +499,32 @@ def _read_channel(request: Request, *others: str) -> Channel | None:
 
 
 def _add_memory_reason(journal: Journal, answer: dict[str, Any]) -> dict[str, Any]:
-    """Add the reason to the response if the journal is not on disk."""
+    """If the journal is not on disk, return the response with the reason added. Otherwise, return
+    it unchanged.
+    """
     disk_fault = journal.not_on_disk
     return {**answer, "notOnDisk": disk_fault} if disk_fault else answer
 
 
-def _encode_state(standing: PackageState) -> dict[str, Any]:
+def _encode_state(package_state: PackageState) -> dict[str, Any]:
     return {
-        "id": standing.id,
-        "status": standing.status,
+        "id": package_state.id,
+        "status": package_state.status,
         "data": {"payload": ""},
-        "channels": encode_deliveries(standing.deliveries),
-        **({} if standing.deliveries else {"reason": NO_CHANNEL}),
+        "channels": encode_deliveries(package_state.deliveries),
+        **({} if package_state.deliveries else {"reason": NO_CHANNEL}),
     }
 
 
-def _describe_progress(standing: PackageState) -> dict[str, Any]:
+def _describe_progress(package_state: PackageState) -> dict[str, Any]:
     """Return the response about a Package, including the time of its acceptance. `status` is null
     while the Package waits.
     """
-    return {**_encode_state(standing), "accepted": standing.accepted}
+    return {**_encode_state(package_state), "accepted": package_state.accepted}
 
 
 def _list_payloads(rows: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Yield the payloads of a list, without rows whose body cannot be read."""
+    """Yield the payloads with decoded bodies. Log and skip a payload whose body cannot be read."""
     for row in rows:
         try:
             yield {**row, "body": json.loads(row["body"])}
@@ -526,7 +533,9 @@ def _list_payloads(rows: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]
 
 
 def _describe_dead_letter(letter: DeadLetter) -> dict[str, Any]:
-    """Return a dead letter in the API's form, with its text if it contains text."""
+    """Return a dead letter in the API's form. The member `text` is None if the letter is empty or
+    not printable UTF-8 text.
+    """
     try:
         text = letter.body.decode()
     except UnicodeDecodeError:

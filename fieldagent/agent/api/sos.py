@@ -68,7 +68,7 @@ class IncidentApi:
         self._parts = parts
         self._journal = parts.journal
         self._raising = trio.Lock()
-        """Lock that makes two simultaneous requests raise only one SOS."""
+        """Lock which ensures that two simultaneous requests raise only one SOS."""
 
     async def raise_sos(self, request: Request) -> Response:
         """Open an incident (201), or add text and position to the open incident (200). Even a
@@ -106,8 +106,9 @@ class IncidentApi:
     async def _add(
         self, item: Item, incident_number: int | None, key: str | None = None
     ) -> int | None:
-        """Add an item to the open incident, to a new incident, or to `incident_number`, and return
-        the incident's number. Raises IncidentOver, and the intake's errors.
+        """Post an item as an SOS, and return its incident's number. The item joins the incident
+        `incident_number`. If that is None, the item joins the open incident, or opens a new one.
+        Raises IncidentOver, and the intake's errors.
         """
         package = Package(item, priority=SOS_PRIORITY)
         accept = partial(self._parts.intake.accept, package, incident_number=incident_number)
@@ -163,8 +164,9 @@ class IncidentApi:
         )
 
     async def record_seen(self, request: Request, station: str, number: str) -> Response:
-        """Record that a person at this kit has seen another kit's incident, and notify the other
-        kit and all stations in range. Raises Problem 404 if the incident is unknown.
+        """Record that a person at this kit has seen the incident of another kit or of an
+        unauthenticated handheld (station 0). For another kit's incident, also notify that kit and
+        the stations in range. Raises Problem 404 if the incident is unknown.
         """
         person, text = _read_name_and_text(get_required_body(request))
         station_and_number = _parse_number(station), _parse_number(number)
@@ -193,9 +195,7 @@ class IncidentApi:
         return make_json_response(self._get_incident_status(), 202)
 
     async def _send_update_once(self, update: IncidentUpdate) -> None:
-        """Send the update. A repeated request sends the update again only if the first update was
-        not delivered.
-        """
+        """Send the update. Send the same update again only if the earlier one was not delivered."""
         key = f"seen {update.station} {update.incident} {update.by} {update.text}"
         update_package = outbound.find_by_idempotency_key(self._journal, key)
         failed = update_package is not None and update_package.status not in (
@@ -213,7 +213,7 @@ class IncidentApi:
 
 
 POSITION_TEXT_MAX = 60
-"""Maximum number of characters of an unreadable position."""
+"""Maximum number of characters of an unreadable position in the text of an SOS."""
 _RAISE_FIELDS = {"text": Field(read_text, "text")}
 
 
@@ -309,8 +309,8 @@ def make_check_in_request(
 
 
 def describe_check_in(journal: Journal) -> dict[str, Any] | None:
-    """Return the state of the check-in for people; None if there is no check-in, or if the hub has
-    confirmed that it is over.
+    """Return the state of the check-in for the API, with Unix times. Return None if there is no
+    check-in, or if the hub has confirmed its end.
     """
     request = check_in.read_last_request(journal)
     if request is None or (request.within_s is None and request.confirmed is not None):

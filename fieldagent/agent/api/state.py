@@ -223,8 +223,8 @@ async def answer_forecasts(parts: Parts, request: Request) -> Response:
 
 
 async def answer_signals(parts: Parts, request: Request) -> Response:
-    """Return each channel's signal as pairs of Unix time and value. A value is valid until the time
-    of the next value, and the last value until now.
+    """Return each channel's signal as pairs of Unix time and value. Each value is valid until the
+    time of the next value. The last value is still valid.
     """
     clock = parts.journal.clock
     # The signals have times of trio's clock. Add this difference to get Unix times.

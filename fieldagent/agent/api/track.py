@@ -45,7 +45,7 @@ SHORTEST, LONGEST = 60, 86_400
 DEFAULT_INTERVAL_S = 1800.0
 """Interval in seconds that is assumed until a tracker reports its own."""
 GAP_INTERVALS = 2.0
-"""A time of this many intervals without a position is a gap."""
+"""Number of intervals without a position after which the track has a gap."""
 
 
 class TrackerPace(NamedTuple):
@@ -84,7 +84,7 @@ class Tracking:
         self.chosen = interval
 
     def pause(self) -> float:
-        """Return the seconds after which missing positions are shown as a gap."""
+        """Return the seconds without a position after which the track has a gap."""
         pace = self.tracker
         if pace is None:
             return GAP_INTERVALS * (self.chosen or DEFAULT_INTERVAL_S)
@@ -118,8 +118,8 @@ DEFAULT_COUNT, NEWEST_MAX = 500, 5_000
 
 
 async def answer_positions(parts: Parts, request: Request) -> Response:
-    """Return the newest positions of this kit and of others. The query parameter `of` limits the
-    response to this kit's positions or to those of others.
+    """Return the newest positions of this kit and of others as a file in `?format=`. `?of=own` or
+    `?of=others` selects one of the two lists. `?limit=` is the maximum number in each list.
     """
     refuse_others(request, ("format", "limit", "of"))
     format_name = read_one_of(request, "format", tuple(tracks.CONTENT_TYPES)) or "geojson"
@@ -137,7 +137,7 @@ async def answer_positions(parts: Parts, request: Request) -> Response:
 
 DAY_S = 86_400
 SEARCHED_POSITIONS_MAX = 5_000
-"""Number of our newest positions that are searched for a day's positions."""
+"""Maximum number of this kit's newest positions that are searched for a day's positions."""
 
 
 def make_routes(parts: Parts, tracking: Tracking) -> list[Route]:
@@ -183,7 +183,7 @@ async def _answer_day(parts: Parts, tracking: Tracking, request: Request) -> Res
                 if first < end.timestamp() and (last or now.timestamp()) > day_start.timestamp()
             ],
             "chosenInterval": tracking.chosen,
-            "tracker": None if pace is None else _encode_position(pace),
+            "tracker": None if pace is None else _encode_pace(pace),
         }
     )
 
@@ -218,7 +218,7 @@ def _find_gaps(
         yield moments[-1], None
 
 
-def _encode_position(pace: TrackerPace) -> dict[str, Any]:
+def _encode_pace(pace: TrackerPace) -> dict[str, Any]:
     return {
         "interval": pace.interval,
         "movingInterval": pace.moving_interval,
@@ -259,7 +259,7 @@ async def _answer_cost(parts: Parts, tracking: Tracking, request: Request) -> Re
     # Keep the ratio between the tracker's intervals in motion and at rest.
     moving = interval * pace.moving_interval / pace.interval
 
-    def of(channel: Channel, pause: float) -> dict[str, Any]:
+    def compute_daily_cost(channel: Channel, pause: float) -> dict[str, Any]:
         cost = estimates[channel]
         reports_per_day = -(
             -DAY_S // (pause * (pace.satellite_factor if channel == Channel.SATELLITE else 1))
@@ -276,7 +276,10 @@ async def _answer_cost(parts: Parts, tracking: Tracking, request: Request) -> Re
         }
 
     day = {
-        channel: {"rest": of(channel, interval), "motion": of(channel, moving)}
+        channel: {
+            "rest": compute_daily_cost(channel, interval),
+            "motion": compute_daily_cost(channel, moving),
+        }
         for channel in estimates
     }
     return make_json_response({"interval": interval, "channels": day})
@@ -344,8 +347,8 @@ async def _accept_report(parts: Parts, tracking: Tracking, request: Request) -> 
 
 
 def _is_positive(value: Any) -> bool:
-    """Return True if `value` is a number of at least 0.001. A smaller interval would produce too
-    many positions a day.
+    """Return True if `value` is a number from 0.001 to below 1e10, and not a bool. With a smaller
+    interval, the number of positions a day would be too large.
     """
     return isinstance(value, int | float) and not isinstance(value, bool) and 0.001 <= value < 1e10
 
