@@ -78,14 +78,14 @@ AWAY_REPORTED_AFTER_S = 3600.0
 HOUSEKEEPING_INTERVAL_S = 3600.0
 """Seconds between two deletions of old rows."""
 CLEANUP_DELAY_S, RESERVE_CHECK_INTERVAL_S = 5.0, 60.0
-"""Seconds from the start to the first deletion and other work that can wait, and seconds between
-two checks of the free disk space."""
+"""Seconds from the start to the replay of the dead letters and to the check of the journal, and
+seconds between two checks of the free disk space."""
 MAP_CHECK_INTERVAL_S = 600.0
 """Seconds between two checks of `map-file`."""
 DISK_RETRY_INTERVAL_S = 10.0
 """Seconds between two attempts to return to the disk."""
 STOP_TIMEOUT_S = 5.0
-"""Longest time in seconds for storing that the agent stops properly."""
+"""Longest time in seconds for writing to the logbook that the agent stops properly."""
 NOT_ON_DISK = "the journal is in memory, and not on the disk: {}"
 
 
@@ -551,9 +551,13 @@ async def maintain_disk_reserve(agent: Agent) -> None:
 
 
 def _is_in_memory_alone(agent: Agent) -> bool:
-    """Return True if items wait that exist only in the journal in memory."""
-    handed = agent.parts.journal.read("SELECT 1 FROM handover WHERE state = 'waiting' LIMIT 1")
-    return bool(handed or agent.get_status()["sos"]["active"])
+    """Return True if payloads wait for a hook or an SOS is open. While the journal is in memory, a
+    restart would lose them.
+    """
+    waiting_payloads = agent.parts.journal.read(
+        "SELECT 1 FROM handover WHERE state = 'waiting' LIMIT 1"
+    )
+    return bool(waiting_payloads or agent.get_status()["sos"]["active"])
 
 
 async def _check_map_regularly(agent: Agent) -> None:

@@ -89,7 +89,9 @@ class Parts:
 
 
 def assemble(settings: Settings, journal: Journal, emit: Callable[[str], None]) -> Parts:
-    """Assemble the parts, and queue the waiting Packages. `emit` prints a script's lines."""
+    """Assemble the parts, and put the first batch of waiting Packages into the queues. `emit`
+    prints the lines of the script hook.
+    """
     plans = _make_plans(settings, PartBase(journal, settings.package_time_to_live))
     hooks = [*make_hooks(settings, emit), *(hook for plan in plans.values() for hook in plan.hooks)]
     inbox = _make_inbox(settings, journal, hooks)
@@ -250,7 +252,7 @@ class HubChannelOptions(NamedTuple):
     key: bytes | None = None
     """Key that authenticates transmissions. None if they have no tag."""
     credits_per_day: int | None = None
-    """Credits of a UTC day. None if there is no budget."""
+    """Maximum number of credits in a UTC day. None if there is no limit."""
     reserve: int = 0
     """Credits of the budget that only an SOS may use."""
     bytes_limit: DayLimit = NO_LIMIT

@@ -42,7 +42,7 @@ class BearerSeat(NamedTuple):
     folder: Path
     """State directory of the agent."""
     link: ChannelLink
-    """Condition of the bearer's modem, in contrast to `cellular`."""
+    """Link of the bearer's own modem. `cellular` is the link of the whole channel."""
     heal: Callable[[], Awaitable[bool]]
     progress: Callable[[], None]
 
@@ -53,7 +53,7 @@ class Bearer(NamedTuple):
     healing: Healing
     """Recovery settings of the bearer's modem. Their `channel` is the bearer's name in the log."""
     run: Callable[[BearerSeat], Awaitable[NoReturn]]
-    """Serves the modem forever, even while the modem is absent."""
+    """Function that serves the modem forever, even while the modem is absent."""
 
 
 def make_bearers(settings: Mapping[str, Any]) -> dict[str, Bearer]:
@@ -67,5 +67,5 @@ def make_bearers(settings: Mapping[str, Any]) -> dict[str, Bearer]:
 
 
 def get_bearer_bytes(settings: Mapping[str, Any]) -> int:
-    """Return the bytes of an item that one paid message carries, or 0 if there is no bearer."""
+    """Return the smallest `message_bytes` of all bearers, or 0 if there is no bearer."""
     return min((each.message_bytes for each in make_bearers(settings).values()), default=0)

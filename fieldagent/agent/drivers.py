@@ -136,7 +136,7 @@ def _make_range_reader(parts: Parts) -> Callable[[], Mapping[int, int]] | None:
 def _list_bearer_parts(
     settings: Settings, parts: Parts, progress: Progress, turn: IpTurn
 ) -> Iterator[Part]:
-    """Yield the task of each bearer. A bearer transmits items while there is no IP link."""
+    """Yield the task of each bearer, which transmits items while there is no IP link."""
     outbox = parts.outboxes[Channel.CELLULAR]
     assert settings.hub_token is not None
     for bearer in make_bearers(settings.parts).values():

@@ -27,7 +27,7 @@ from fieldagent.system import waits
 
 TOPICS = ("package", "inbound", "link", "sos", "people")
 CHECK_DELAY_S = 1.0
-"""Seconds from a change until conditions are checked. In this time, further changes may follow."""
+"""Seconds from a change until conditions are checked, so that one check covers several changes."""
 
 
 class Events:
@@ -90,7 +90,7 @@ class Events:
 
     async def listen(self, request: StreamRequest) -> AsyncGenerator[bytes, None]:
         """Yield the bytes of a listener's event stream, from the event that it requested. While
-        idle, yield a keepalive every `request.quiet` seconds.
+        there are no events, yield a keepalive every `request.quiet_max_s` seconds.
         """
         if not self._listeners:
             # The conditions that earlier listeners saw may be out of date, so check them again.
@@ -105,7 +105,7 @@ class Events:
             deadline = waits.compute_next_tick(request.quiet_max_s)
             while True:
                 events, position_in_log = self._read_changes_since(position_in_log, request.topics)
-                events += self._encode_change(position_in_log, request.topics, last_states)
+                events += self._encode_conditions(position_in_log, request.topics, last_states)
                 if not events:
                     with trio.move_on_at(deadline):
                         await self._news.wait()
@@ -163,9 +163,12 @@ class Events:
             return json.dumps(describe_incident(self._journal, own))
         return json.dumps(list_heard_incidents(self._journal, number))
 
-    def _encode_change(
+    def _encode_conditions(
         self, place: int, topics: frozenset[str], sent_documents: dict[tuple[str, str], Any]
     ) -> bytes:
+        """Return events with the conditions that differ from `sent_documents`, and store them
+        there.
+        """
         news = {
             subject: now
             for subject, now in self._conditions.items()

@@ -51,8 +51,8 @@ BUILT_IN_VALUES: Mapping[str, Collection[str]] = {
     "satellite-modem": get_modems(),
     **{part.kind_key: part.kinds for part in get_kit_parts().values() if part.kind_key},
 }
-"""Settings whose value may name a third-party program. A remote change may use only our own
-names."""
+"""Settings whose value may name a third-party program, and the names of our own programs. A remote
+change may use only these names."""
 
 
 class NotForThisKit(Exception):
@@ -61,7 +61,8 @@ class NotForThisKit(Exception):
 
 def change_settings(text: str, change: SettingsChange, path: Path) -> tuple[str, Settings]:
     """Return the text of the settings file at `path` after `change`, and its settings. `text` is
-    the present content of the file. Its comments and other lines are kept. Raises NotForThisKit.
+    the present content of the file. Its comments and other lines are kept. A setting with an empty
+    value in `change` is removed. Raises NotForThisKit.
     """
     before = dict(read_pairs(text))
     if change.kit != get_kit_id(before.get("hub-token", "")):
@@ -77,8 +78,8 @@ def change_settings(text: str, change: SettingsChange, path: Path) -> tuple[str,
             )
     pairs = dict(change.pairs)
     unset = {name for name, value in change.pairs if not value}
-    left = {name: value for name, value in change.pairs if value}
-    after = set_pairs(remove_pairs(text, unset), left)
+    new_values = {name: value for name, value in change.pairs if value}
+    after = set_pairs(remove_pairs(text, unset), new_values)
     if dict(read_pairs(after)) != {k: v for k, v in (before | pairs).items() if k not in unset}:
         raise NotForThisKit(f"the last line of {path} is continued: correct it on the kit")
     try:

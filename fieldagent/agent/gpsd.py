@@ -40,7 +40,7 @@ FIRST_FIX_TIMEOUT_S = 120.0
 RETRY_AFTER_S = 60.0
 """Seconds until gpsd is queried again if it was absent or had no fix."""
 CLOCK_ACCURATE_S = 3600.0
-"""Seconds for which the machine's own clock keeps the time accurate."""
+"""Seconds after a fix for which the machine's own clock is accurate enough."""
 
 
 async def update_clock_from_gpsd(clock: ElapsedTime, gpsd: tuple[str, int]) -> None:
@@ -102,9 +102,10 @@ async def track_incident(
     source: tuple[str, int],
     interval_s: float,
 ) -> NoReturn:
-    """Add a position to the open incident every `interval_s` seconds, which is sent over all
-    channels. In between, add a position every minute that is sent only over free channels. If
-    `interval_s` is 0, add no positions. `source` is gpsd's host and port.
+    """Every `interval_s` seconds, add a position to the open incident and send it over all
+    channels. In between, add a position every FREE_CHANNEL_INTERVAL_S seconds and send it only over
+    free channels. If `interval_s` is 0, add no positions. `source` is gpsd's host and port. Never
+    returns.
     """
     while True:
         if not interval_s or incident.find_open(journal) is None:

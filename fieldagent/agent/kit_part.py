@@ -1,8 +1,8 @@
 """The contract of a part that an extension adds to the agent.
 
 If the settings file has a setting of any extension, the descriptions of all parts are imported. A
-description contains functions as places (`module:NAME`). They are imported only if the settings
-turn the part on.
+description names its functions by import path (`module:NAME`). These modules are imported only if
+the settings turn the part on.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class DeviceKind(Protocol):
 
     @property
     def description(self) -> str:
-        """Text for people that names the supported devices."""
+        """Names of the supported devices, as a text for people."""
 
     @property
     def keys(self) -> Sequence[Key]:
@@ -71,14 +71,14 @@ class KitPart:
     is_on: Callable[[Any], bool]
     """Function that returns True if these settings turn the part on."""
     plan: str = ""
-    """Place of a function that makes a `part_service.PartPlan` from these settings and a
+    """Import path of a function that makes a `part_service.PartPlan` from these settings and a
     `part_service.PartBase`. The function is imported only if the part is on."""
     bearer: str = ""
-    """Place of a function that makes a `bearer.Bearer` from these settings. The function is
+    """Import path of a function that makes a `bearer.Bearer` from these settings. The function is
     imported only if the part is on."""
     station: str = ""
-    """Place of a function that makes a `station.StationPlan` from a `station.StationBase`. The
-    function is imported only if the part is on. The part then serves the channel Radio."""
+    """Import path of a function that makes a `station.StationPlan` from a `station.StationBase`.
+    The function is imported only if the part is on. The part then serves the channel Radio."""
     station_number: Callable[[Any], int | None] = lambda own: None
     """Function that returns the kit's number among other kits, or None if these settings contain
     none."""
@@ -86,8 +86,8 @@ class KitPart:
     """Function that makes the recovery settings of the part's device. It is called only if the part
     is on. None if the part has no such settings, or if its bearer has them."""
     devices: str = ""
-    """Place of a function that returns a `channels.recognition.Recognition` for each kind of device
-    that can be at the part's port."""
+    """Import path of a function that returns a `channels.recognition.Recognition` for each kind of
+    device that can be at the part's port."""
     kind_key: str = ""
     """Name of the setting for the kind of device. Empty if there is only one kind."""
     kinds: Collection[str] = ()
@@ -96,16 +96,17 @@ class KitPart:
     """Function that loads the kind with this name. Raises WrongProperty. None if the kinds have no
     settings of their own. Otherwise `own` gets these settings by name, as its last argument."""
     faults: Callable[[Mapping[str, str]], list[str]] = lambda pairs: []
-    """Function that returns the errors in the combination of values in a settings file."""
+    """Function that returns the errors in a combination of settings, as texts for people. Its
+    argument contains the values of the settings file by name."""
     takes_inbound: bool = False
     """True if the part gets inbound payloads, as a hook does."""
     check: str = ""
-    """Place of a function that returns findings for `fieldagent check`. The function gets these
-    settings, the part's member of `GET /api/status`, or None if no agent runs, and the agent's
-    state directory. The function of a bearer gets the member of Cellular, and that of a station the
-    member of Radio. The function is called only if the part is on."""
+    """Import path of a function that returns findings for `fieldagent check`. The function gets
+    three arguments: these settings, the part's member of `GET /api/status` (None if no agent runs),
+    and the agent's state directory. The function of a bearer gets the member of Cellular, and that
+    of a station the member of Radio. The function is called only if the part is on."""
     metrics: str = ""
-    """Place of a function that makes families of metrics from the part's member of `GET
+    """Import path of a function that makes families of metrics from the part's member of `GET
     /api/status`."""
     examples: Mapping[str, str] = field(default_factory=dict)
     """Example values for a first settings file, for keys that have no default and are not
@@ -122,7 +123,7 @@ def list_part_names() -> list[str]:
 
 
 def get_device_parts() -> dict[str, KitPart]:
-    """Return the parts that have a device, by the setting of its port."""
+    """Return the parts that have a device, by the name of the device port's setting."""
     return {
         port: import_named_object(part_name, KitPart)
         for port, part_name in list_places("devices").items()
@@ -136,8 +137,8 @@ def get_devices(part: KitPart) -> list[Recognition]:
 
 
 def get_device_ports(settings: Mapping[str, Any]) -> dict[str, str | None]:
-    """Return the ports of the parts in `settings`, by their settings, or None for a part that is
-    off. Imports no part if there are no settings of parts.
+    """Return the configured port of each device, by the name of the port's setting. The port is
+    None if the part is off. Imports no part if `settings` is empty.
     """
     if not settings:
         return dict.fromkeys(list_places("devices"))

@@ -9,7 +9,7 @@ from fieldagent.agent.settings import Settings
 
 
 def make_healing(settings: Settings) -> dict[str, Healing]:
-    """Return the recovery settings of each modem, by the modem's name in the settings. Modems
+    """Return the recovery settings of each modem, by `Healing.channel`, such as `satellite`. Modems
     without recovery steps are left out.
     """
     healings = []

@@ -47,7 +47,7 @@ def read(state_directory: Path) -> KitReport:
     """
     folder = find_root_folder(state_directory)
     return KitReport(
-        _update(folder / UPDATE),
+        _read_update_report(folder / UPDATE),
         read_offer_report(folder / SETTINGS),
         read_offer_report(folder / PROGRAM),
     )
@@ -59,7 +59,7 @@ def is_at_work(state_directory: Path) -> bool:
     return any((folder / each).exists() for each in (UPDATE_TRIAL, SETTINGS_TRIAL, SYSTEM_TRIAL))
 
 
-def _update(path: Path) -> UpdateReport | None:
+def _read_update_report(path: Path) -> UpdateReport | None:
     values = _read_outcomes(path, version=str, previous_version=str, why=str)
     return None if values is None else UpdateReport(*values)
 
@@ -79,6 +79,9 @@ def write_outcome(path: Path, offer_number: int, state: str, reason: str = "") -
 
 
 def _read_outcomes(path: Path, **members: type) -> list[Any] | None:
+    """Return the values of these members of a JSON file, or None if the file cannot be read or a
+    value has another type.
+    """
     try:
         document = json.loads(path.read_bytes())
     except (OSError, ValueError):

@@ -20,7 +20,9 @@ def _read_hours(value: str) -> float | None:
 
 
 def read_hexadecimal_keys(value: str) -> tuple[bytes, ...]:
-    """Parse one or two keys of 64 hexadecimal digits. Raises WrongProperty for any other value."""
+    """Parse one or two keys, each of 64 hexadecimal digits. Raises WrongProperty for any other
+    value.
+    """
     try:
         keys = tuple(bytes.fromhex(key) for key in value.split())
     except ValueError:

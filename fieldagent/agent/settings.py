@@ -94,7 +94,7 @@ class Settings:
     cellular_recovery_command: str | None
     cellular_recovery_after: int
     extensions: tuple[str, ...]
-    """Places (`module:NAME`) of third-party extensions."""
+    """Import paths (`module:NAME`) of third-party extensions."""
     parts: Mapping[str, Any]
     """The settings of each extension's part, by the part's name. Empty if the file has no setting
     of an extension."""
@@ -499,9 +499,7 @@ def get_examples() -> Mapping[str, str]:
 
 
 def get_needs() -> Mapping[str, str]:
-    """Return the settings that require another setting, and the other setting, as in
-    `REQUIRED_SETTINGS`, including the settings of extensions.
-    """
+    """Return REQUIRED_SETTINGS together with the required settings of extensions."""
     of_parts = {
         name: other for part in get_kit_parts().values() for name, other in part.needs.items()
     }
@@ -543,7 +541,7 @@ def parse(text: str, path: Path, environ: Mapping[str, str] = os.environ) -> Set
 
 
 def _make_own(part: KitPart, kind_keys: Sequence[Key], values: dict[str, Any]) -> Any:
-    """Make the settings of a part, and remove its values from `values`."""
+    """Return the settings object of a part (`KitPart.own`), and remove its values from `values`."""
     own = [values.pop(key.attribute) for key in part.keys]
     if part.load_kind is not None:
         own.append({key.name: values.pop(key.attribute) for key in kind_keys})
@@ -559,7 +557,7 @@ REQUIRED_SETTINGS = {
     "cellular-recovery-command": "hub-address",
     **satellite_settings.REQUIRED_SETTINGS,
 }
-"""Settings that require another setting, and the other setting."""
+"""Name of each setting that requires another setting, and the name of the other setting."""
 
 
 def _read_pairs(text: str) -> Mapping[str, str]:

@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 
 DAY_S = 86_400.0
 FIRST_LOOK_S, NEXT_LOOK_S = 10.0, 3_600.0
-"""Seconds until the first check, and until the next check after a failure."""
+"""Seconds from the start to the first check, and from a failed check to the next."""
 OFFER_CHECK_INTERVAL_S = 60.0
 """Seconds between two checks for a new offer of the hub."""
 SILENCE_S = 60 * DAY_S
@@ -49,13 +49,13 @@ class News(NamedTuple):
     since: float
     """Unix time of the first check of this source."""
     signed: float = 0.0
-    """Unix time when the last text of this source was signed. 0 if there was none."""
+    """Unix time of the newest signature from this source. 0 if there was none."""
     offered: float = 0.0
     """Unix time of the hub's offer, if known. 0 if the address is in the settings."""
 
     def describe_silence(self, now: float, reason: str = "") -> str:
-        """Return a notice if there was no news for too long, otherwise ''. The notice contains
-        `reason`, the reason of the last failure.
+        """Return a notice if there was no news for SILENCE_S before `now` (Unix time), otherwise
+        ''. The notice contains `reason`, the reason of the last failure.
         """
         days = int((now - (max(self.signed, self.offered) or self.since)) / DAY_S)
         if days * DAY_S < SILENCE_S:
@@ -107,8 +107,8 @@ class UpdateNews:
         """Reason why the last check found no news."""
 
     def list_notices(self) -> list[str]:
-        """Return a notice if there was no news of updates for a long time, otherwise an empty
-        list.
+        """Return a list with a notice if there was no news of updates for SILENCE_S. Otherwise,
+        return an empty list.
         """
         now = self._get_trusted_time()
         notice = (
@@ -119,9 +119,9 @@ class UpdateNews:
         return [notice] if notice else []
 
     async def run_update_checks(self) -> None:
-        """Check for news of updates each day. After a failure, check each hour, and after a new
-        offer of the hub, check soon. Log a warning if there was no news for a long time. Never
-        returns.
+        """Check for news of updates each day. After a failure, check each hour. After a new offer
+        of the hub, check within about OFFER_CHECK_INTERVAL_S seconds. Log a warning if there was no
+        news for SILENCE_S. Never returns.
         """
         await waits.sleep(FIRST_LOOK_S)
         while True:
@@ -136,7 +136,7 @@ class UpdateNews:
                 await trio.sleep_until(waits.compute_nearest_beat(OFFER_CHECK_INTERVAL_S))
 
     async def _check_for_updates(self, offered_address: str) -> float:
-        """Check for news, and return the seconds until the next check."""
+        """Check for news, store it, and return the seconds until the next check."""
         source, now = (
             self._address or offered_address or self._find_other_address(),
             self._get_trusted_time(),

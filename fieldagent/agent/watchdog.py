@@ -24,7 +24,7 @@ from fieldagent.system.systemd_notify import get_watchdog_interval, notify
 log = logging.getLogger(__name__)
 
 SIGNS_PER_INTERVAL = 3
-"""Number of feeds within the time that systemd waits."""
+"""Number of notifications within the time that systemd waits for one (WATCHDOG_USEC)."""
 STACK_DUMP_SHARE = 0.9
 """Share of the time that systemd waits, after which the stacks are written."""
 INTERVALS_PER_DISK_PROOF = 7
@@ -32,8 +32,8 @@ INTERVALS_PER_DISK_PROOF = 7
 write takes 33 kB on the memory card, including the file system's own writes. Any other write also
 proves that the disk works."""
 SILENCE_MAX_S = 180.0
-"""Longest allowed silence in seconds. This time must be longer than the longest session, including
-the modem's own deadline."""
+"""Longest time in seconds that a loop may need for one iteration. It must be longer than the
+longest session, including the modem's own deadline."""
 
 
 class Progress:
@@ -44,7 +44,9 @@ class Progress:
         self._turned: dict[str, float] = {}
 
     def watch(self, loop: str) -> Callable[[], None]:
-        """Return a function that the loop must call in each iteration."""
+        """Start to watch the loop `loop`. Return a function that the loop must call in each
+        iteration.
+        """
 
         def turn() -> None:
             self._turned[loop] = self._clock()
@@ -91,7 +93,7 @@ async def feed_watchdog(
 ) -> None:
     """Feed systemd's watchdog. Return at once if systemd expects no notifications. `find_problem`
     returns a problem that only a restart may fix. `describe_status` returns the text that systemd
-    shows while the agent works. `store_time` is called at each feed.
+    shows while the agent works. `store_time` is called in each interval.
     """
     interval = get_watchdog_interval()
     if interval is None:
