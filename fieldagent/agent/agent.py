@@ -219,7 +219,7 @@ class Agent:
         status = _make_channel_status(True, outbox.link, len(outbox), outbox.budget.get_spent())
         if outbox.link.state is LinkState.READY:
             # The driver updates the reason only from time to time. If a Package waits for credits,
-            # show this reason at once.
+            # show this reason immediately.
             status["reason"] = outbox.describe_hold() or outbox.link.reason
         if channel is Channel.SATELLITE and (price := self.parts.price) is not None:
             status["moneyToday"] = _format_money(price, outbox.budget.get_spent())
@@ -264,9 +264,7 @@ class Agent:
         ]
 
     def find_stuck_part(self) -> str | None:
-        """Return a problem that only a restart of the whole agent may fix, or None if there is
-        none.
-        """
+        """Return a problem that only a restart of the agent may fix, or None if there is none."""
         journal = self.parts.journal
         if journal.failed is not None:
             return f"{journal.failed}; check the disk and restart the agent"

@@ -42,7 +42,7 @@ class BearerSeat(NamedTuple):
     folder: Path
     """State directory of the agent."""
     link: ChannelLink
-    """Link of the bearer's own modem. `cellular` is the link of the whole channel."""
+    """Link of the bearer's own modem. `cellular` is the link of the channel."""
     heal: Callable[[], Awaitable[bool]]
     progress: Callable[[], None]
 

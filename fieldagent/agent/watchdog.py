@@ -91,9 +91,9 @@ async def feed_watchdog(
     describe_status: Callable[[], str],
     store_time: Callable[[], object],
 ) -> None:
-    """Feed systemd's watchdog. Return at once if systemd expects no notifications. `find_problem`
-    returns a problem that only a restart may fix. `describe_status` returns the text that systemd
-    shows while the agent works. `store_time` is called in each interval.
+    """Feed systemd's watchdog. Return immediately if systemd expects no notifications.
+    `find_problem` returns a problem that only a restart may fix. `describe_status` returns the text
+    that systemd shows while the agent works. `store_time` is called in each interval.
     """
     interval = get_watchdog_interval()
     if interval is None:

@@ -38,7 +38,7 @@ from fieldagent.package.payload import describe_incident_update
 from fieldagent.package.writing import format_minutes, get_kind
 
 TEXT_MAX = 500
-"""Maximum number of characters of a text in a list. `GET /api/package/{id}` shows the whole
+"""Maximum number of characters of a text in a list. `GET /api/package/{id}` shows the complete
 text."""
 DAMAGED_CONTENT: dict[str, Any] = {
     "kind": "damaged",

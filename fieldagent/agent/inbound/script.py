@@ -234,7 +234,7 @@ async def _serve_process(
 
 
 async def _end(process: trio.Process, deadline: float) -> bool:
-    """Wait until the process ends. If the deadline comes first, end the whole group and return
+    """Wait until the process ends. If the deadline comes first, end the process group and return
     False.
     """
     with waits.move_on_after(deadline):

@@ -1,7 +1,7 @@
 """Corrects the dates of Packages that got their dates from an untrusted clock.
 
 Until a Package is first transmitted, its date follows each correction of the clock. Once a Package
-has left, its date stays, because receivers recognise the Package by its whole content, including
+has left, its date stays, because receivers recognise the Package by its complete content, including
 the date.
 """
 

@@ -117,8 +117,8 @@ def open_journal(path: Path) -> OpenedJournal:
 
 
 def find_damage(path: Path) -> str:
-    """Return the first damage found in the whole journal, or '' if the journal is intact. Nothing
-    is written.
+    """Return the first damage found in the journal, or '' if the journal is intact. Nothing is
+    written.
     """
     try:
         with closing(open_reader(path)) as looker:
@@ -333,9 +333,9 @@ class JournalFiles:
         """Sentence with the reason why the journal is in memory. Empty while the journal is on
         disk."""
         self.may_return = True
-        """True if the journal in memory contains the whole content of the disk's journal, so that
-        it can replace the disk's journal. False after a failed commit, because it is then unknown
-        which writes are on the disk."""
+        """True if the journal in memory contains the complete content of the disk's journal, so
+        that it can replace the disk's journal. False after a failed commit, because it is then
+        unknown which writes are on the disk."""
         self.may_leave = may_leave_disk
         self._others: list[sqlite3.Connection] = []
         """Writer and reader of the journal in the other place (disk or memory). Both stay open,

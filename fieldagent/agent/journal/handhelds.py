@@ -50,7 +50,7 @@ class Handheld(NamedTuple):
 _COLUMNS = ", ".join(Handheld._fields)
 _KEY = re.compile(r"mesh (\S+) ([0-9]{1,18})", re.ASCII)
 """Idempotency-Key of a Package that was made from a handheld's packet. The key of a second Package
-from the same packet has one more word."""
+from the same packet has a fourth part."""
 
 
 class HandheldSent(NamedTuple):
@@ -204,7 +204,7 @@ def record_interrupted_packets(db: sqlite3.Connection) -> None:
         " (SELECT sequence FROM handheld_said WHERE sequence IS NOT NULL)"
     ).fetchall()
     for sequence, key, accepted, in_need in rows:
-        # Check the whole key, because a program's own key may begin in the same way.
+        # Check the complete key, because a program's own key may begin in the same way.
         if match := _KEY.fullmatch(key):
             db.execute(
                 "INSERT OR IGNORE INTO handheld_said (handle, number, at, sequence)"
@@ -332,9 +332,9 @@ def update_text(text_number: int, **changed: object) -> Operation[None]:
 
 
 def mark_arrived(text_number: int) -> Operation[bool]:
-    """Return the operation that records that the person's radio has the whole text. Its result is
-    False if the text was no longer waiting, for example because the person has already answered a
-    part of it.
+    """Return the operation that records that the person's radio has the complete text. Its result
+    is False if the text was no longer waiting, for example because the person has already answered
+    a part of it.
     """
 
     def store(db: sqlite3.Connection) -> bool:

@@ -249,8 +249,8 @@ class Journal(GroupCommit[sqlite3.Connection]):
                 return result
 
     def commit_at_start(self, operation: Operation[None]) -> None:
-        """Commit at once. Call this method before `GroupCommit.run`, while there is no other
-        writer. Raises StoreFailed, StoreFull.
+        """Commit without a running `GroupCommit.run`. Call this method before `GroupCommit.run`,
+        while there is no other writer. Raises StoreFailed, StoreFull.
         """
         order: list[Order[sqlite3.Connection]] = [Order(operation)]
         try:

@@ -14,7 +14,7 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """Part of one Package in one transmission: the whole Package, or one fragment of `count`."""
+    """Part of one Package in one transmission: the complete Package, or one fragment of `count`."""
 
     sequence: int
     position: int = 0

@@ -115,7 +115,7 @@ class Cancellation:
         await self._journal.commit(lambda db: incident.mark_called_off(db, number, now))
 
     async def clear(self, channel: Channel | None = None) -> int:
-        """Cancel all waiting Packages except an open SOS, which can only be cancelled as a whole.
+        """Cancel all waiting Packages except an open SOS, which can only be cancelled completely.
         Return the number of cancelled Packages.
 
         Each batch has its own commit, so that an SOS that arrives meanwhile is not delayed.
@@ -217,7 +217,7 @@ async def call_off(
     if package_state is None:
         if not can_be_known(journal, incident_number):
             return False
-        # A modem has started to send an item since the check above, so the hub may get to know the
+        # A modem has started to send an item since the check above, so the hub may learn of the
         # incident.
         package_state = await intake.accept(package)
     await wait_until_settled(in_flight, limit_s)

@@ -377,7 +377,7 @@ class ChannelQueue:
 
     def compute_due_time(self, sequence: int) -> float:
         """Return the time on trio's clock when the Package may leave. Return -inf if it may leave
-        at once or is in flight.
+        now or is in flight.
         """
         if sequence in self._queue.get_in_flight():
             return -inf

@@ -139,7 +139,7 @@ class Endings:
     ) -> list[EndedDelivery]:
         """Remove the Package from the other channels that no longer need to send it. Return its
         endings on these channels. If the Package failed and its fan-out is CHEAPEST, the other
-        channels send it at once.
+        channels send it immediately.
         """
         package = stored_package.get(ending.sequence)
         if package is None or package.package.urgent:

@@ -61,7 +61,7 @@ def make_numbered_entry(
 def is_report_about(
     stored_package: StoredPackage, content: Receipt | Report | Ack, capacity: int | None = None
 ) -> bool:
-    """Return True if the report `content` is about this item. If `capacity` (the size of a whole
+    """Return True if the report `content` is about this item. If `capacity` (the size of a complete
     envelope) is not None, fragments count only if they were cut to this size.
     """
     entry = make_entry(stored_package)

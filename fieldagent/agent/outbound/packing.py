@@ -47,7 +47,7 @@ class _AwaitedAck:
     """True if a station has acknowledged a later transmission but not this one, or has answered the
     round of fragments without confirming this one."""
     is_transmitted: bool = False
-    """True if the whole round of fragments has been transmitted, so that an Ack now shows all
+    """True if the complete round of fragments has been transmitted, so that an Ack now shows all
     fragments that arrived."""
 
 
@@ -136,7 +136,7 @@ class PackedTransmission:
     attempts: int = 0
     """Number of attempts for the first Package since a part of that Package last left."""
     more: bool = False
-    """True if another fragment of the same Package may follow at once."""
+    """True if another fragment of the same Package may follow immediately."""
     urgent: bool = False
     """True if the content is a repeated SOS."""
     is_of_others: bool = False
@@ -296,8 +296,8 @@ class Packing:
             self._add_end_mark(
                 draft, capacity, len(self.queue.bursts[segments[0].sequence].waiting)
             )
-        # Add no entries of ours to a neighbour's item: its envelope has the neighbour's number as
-        # the origin of all entries.
+        # Add none of this kit's entries to a neighbour's item, because the envelope has the
+        # neighbour's number as the origin of all entries.
         fill_limit = self._compute_fill_limit(draft, capacity, ordinary_bytes)
         piggybacked = (
             PiggybackEntries()
@@ -306,7 +306,7 @@ class Packing:
         )
         if not draft.entries:
             return None
-        # If more fragments of the Package wait, they follow at once, before other Packages.
+        # If more fragments of the Package wait, they follow immediately, before other Packages.
         has_more = any(self.queue.bursts[p.sequence].waiting for p in segments if p.count > 1)
         return PackedTransmission(draft.body, segments, piggybacked, tries, has_more)
 

@@ -31,11 +31,11 @@ class SweptHeap(Generic[HeapEntry]):
     """Heap that removes its dead entries a few at a time. `is_live` returns True if an entry is
     live.
 
-    Rebuilding a heap of 90 000 entries at once would block the queue for a tenth of a second. So if
-    there are too many dead entries, a gradual sweep begins, and the present heap becomes the old
-    heap. Each operation then takes some entries from the end of the old heap, and moves the live
-    ones to a new heap. The rest of the old heap is still a heap, because its last entry has no
-    children.
+    Rebuilding a heap of 90 000 entries in one operation would block the queue for a tenth of a
+    second. So if there are too many dead entries, a gradual sweep begins, and the present heap
+    becomes the old heap. Each operation then takes some entries from the end of the old heap, and
+    moves the live ones to a new heap. The rest of the old heap is still a heap, because its last
+    entry has no children.
     """
 
     def __init__(self, is_live: Callable[[HeapEntry], bool]) -> None:
@@ -276,8 +276,8 @@ class Queue:
     ) -> list[int]:
         """Add a Package. Remove the Packages that it replaces, and return them.
 
-        If `is_taken`, the Package is in flight at once, because its transmission began before the
-        program started.
+        If `is_taken`, the Package is in flight immediately, because its transmission began before
+        the program started.
 
         If `newest_first`, the Package is sent before earlier Packages with the same flag. All
         Packages with this flag are sent before other Packages of their priority.
@@ -420,7 +420,7 @@ class Queue:
         return True
 
     def expire(self, now: float, limit: int | None = None) -> list[int]:
-        """Remove and return expired Packages, at most `limit` timers at once. A taken Package is
+        """Remove and return expired Packages, processing at most `limit` timers. A taken Package is
         skipped: it expires after `requeue`.
         """
         expired = []
@@ -449,7 +449,7 @@ class Queue:
             heap.limit_size(live, DEAD_ENTRIES_SLACK)
 
     def compute_due_time(self, key: int) -> float:
-        """Return the time when the Package may be sent, or -inf if it may be sent at once."""
+        """Return the time when the Package may be sent, or -inf if it may be sent now."""
         entry = self._entries.get(key)
         return -inf if entry is None else entry[_DUE_INDEX]
 

@@ -1,10 +1,10 @@
 """Decides the result for each Package in a transmission that has ended. This module does not change
 the queue or the journal: `ChannelOutbox` applies the result.
 
-| end | a whole Package, or its last fragment | another fragment | several Packages |
+| end | a complete Package, or its last fragment | another fragment | several Packages |
 |---|---|---|---|
 | sent | Delivered | waits for its next fragment | each separately |
-| not sent | waits for a retry | the rest of a burst that was heard is sent at once | all wait |
+| not sent | waits for a retry | the rest of a burst that was heard is sent immediately | all wait |
 | refused | Error | Error | all wait and are sent alone, to find the refused one |
 | refused, SOS | waits, longer each time | waits, longer each time | as above |
 
@@ -68,8 +68,9 @@ def settle_success(
     ended_segments: Collection[Segment],
 ) -> Settlement:
     """After a transmission that left, decide which Packages end and which wait. A Package is
-    Delivered when its last fragment has left. Until then, its next fragment may be sent at once.
-    `ended_segments` contains each segment after which no segment of its Package is in flight.
+    Delivered when its last fragment has left. Until then, its next fragment may be sent
+    immediately. `ended_segments` contains each segment after which no segment of its Package is in
+    flight.
     """
     settlement = Settlement()
     for segment in segments:
@@ -107,7 +108,7 @@ def settle_failure(
         )
         return Settlement([ended_delivery], failed=[sequence], event=REFUSED_EVENT)
     alone = {segment.sequence for segment in segments} if outcome is Outcome.REFUSED else set()
-    # A receiver that has heard a part of a burst waits for the rest, so send the rest at once.
+    # A receiver that has heard a part of a burst waits for the rest, so send the rest immediately.
     waits = {
         segment.sequence: -inf if burst.heard else due_time
         for segment, burst in ended_segments.items()
