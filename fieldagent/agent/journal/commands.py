@@ -130,14 +130,14 @@ def mark_answered(command_number: int, now: float) -> Operation[None]:
 
 def list_unanswered(journal: Journal) -> list[StoredCommand]:
     """Return the commands whose answers are not in a Package yet, oldest first."""
-    return _read_known(
+    return _make_commands(
         journal.read(f"SELECT {_ROW} FROM command WHERE state <> 'answered' ORDER BY number")
     )
 
 
 def list_newest(journal: Journal, limit: int) -> list[StoredCommand]:
     """Return at most `limit` commands, newest first."""
-    return _read_known(
+    return _make_commands(
         journal.read(f"SELECT {_ROW} FROM command ORDER BY number DESC LIMIT ?", limit)
     )
 
@@ -185,7 +185,7 @@ def read_ended_boots(journal: Journal) -> set[str]:
     return {boot for (boot,) in rows}
 
 
-def _read_known(rows: list[Any]) -> list[StoredCommand]:
+def _make_commands(rows: list[Any]) -> list[StoredCommand]:
     return [_make_command(*row) for row in rows]
 
 

@@ -42,7 +42,8 @@ def mark_undated(db: sqlite3.Connection, sequence: int) -> None:
 
 def store_dates(sequences: Iterable[int], offset: float) -> Operation[None]:
     """Return the operation that fixes the dates of these Packages. Each date is the elapsed time of
-    acceptance plus `offset`.
+    acceptance plus `offset`. A date that differs from this by less than CLOCK_SET_FROM_S seconds is
+    not changed.
     """
 
     def store(db: sqlite3.Connection) -> None:

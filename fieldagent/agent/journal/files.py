@@ -321,14 +321,15 @@ attempts."""
 
 
 class JournalFiles:
-    """Opens the files of one journal, and moves them between disk and memory. Raises
-    `store.trouble.Unusable` if neither disk nor memory can hold a journal.
+    """Opens the files of the journal at `path`, and moves them between disk and memory. If
+    `may_leave_disk`, memory is used if the disk's journal cannot be opened. Raises
+    `store.trouble.Unusable` if no journal can be opened.
     """
 
-    def __init__(self, folder: Path, *, may_leave_disk: bool) -> None:
-        self._home = self.path = folder
+    def __init__(self, path: Path, *, may_leave_disk: bool) -> None:
+        self._home = self.path = path
         """Path of the journal on disk, and the path that is used now."""
-        self._folder = folder.parent
+        self._folder = path.parent
         self.not_on_disk = ""
         """Sentence with the reason why the journal is in memory. Empty while the journal is on
         disk."""
@@ -341,7 +342,7 @@ class JournalFiles:
         """Writer and reader of the journal in the other place (disk or memory). Both stay open,
         because the reader may still be in use."""
         try:
-            opened = _open_repeatedly(folder, tries=OPEN_ATTEMPTS if may_leave_disk else 1)
+            opened = _open_repeatedly(path, tries=OPEN_ATTEMPTS if may_leave_disk else 1)
         except Unusable as trouble:
             if not may_leave_disk:
                 raise
@@ -457,24 +458,24 @@ class JournalFiles:
         self.mark.close()
 
 
-def _open_repeatedly(folder: Path, tries: int) -> OpenedJournal:
+def _open_repeatedly(path: Path, tries: int) -> OpenedJournal:
     """Open the journal, with `tries` attempts. Raises Unusable."""
     while True:
         tries -= 1
         try:
-            return open_journal(folder)
+            return open_journal(path)
         except Unusable:
             if not tries:
                 raise
         time.sleep(OPEN_PAUSE_S)
 
 
-def _copy_files(folder: Path) -> Path:
+def _copy_files(path: Path) -> Path:
     """Copy the journal's files to memory, and return the path of the copy. Raises OSError."""
-    copy = _make_folder() / folder.name
+    copy = _make_folder() / path.name
     try:
         for suffix in ("", "-wal"):
-            part = folder.with_name(folder.name + suffix)
+            part = path.with_name(path.name + suffix)
             if part.exists() or not suffix:
                 shutil.copyfile(part, copy.with_name(copy.name + suffix))
     except OSError:

@@ -127,8 +127,8 @@ class Journal(GroupCommit[sqlite3.Connection]):
             raise self.fail(f"the journal is damaged: {error}") from error
 
     async def read_aside(self, sql: str) -> list[Any]:
-        """Run a slow query on a connection of its own, and return the rows. Other readers are not
-        delayed.
+        """Run a slow query in a thread, on a separate connection, and return the rows. Other tasks
+        are not delayed.
         """
 
         def ask() -> list[Any]:
@@ -139,13 +139,16 @@ class Journal(GroupCommit[sqlite3.Connection]):
 
     async def check_skipped_integrity(self) -> None:
         """Run the integrity check if it was skipped at the start because the journal had been
-        closed properly. The disk may have damaged the file since then.
+        closed properly. The disk may have damaged the file since then. If it is damaged, the
+        journal refuses all further calls.
         """
         if self._files.as_left and (fault := await trio.to_thread.run_sync(find_damage, self.path)):
             self.fail(f"the journal is damaged: {fault}")
 
     def require_room(self) -> None:
-        """Raise StoreFull or NotOnDisk if new work must not be accepted."""
+        """Raise an error if new items must not be accepted: NotOnDisk while the journal is in
+        memory, StoreFull if less than FREE_MIN_BYTES are free on the disk.
+        """
         if self.not_on_disk:
             raise NotOnDisk(self.not_on_disk)
         if self._files.free() < FREE_MIN_BYTES:

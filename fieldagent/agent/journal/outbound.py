@@ -107,7 +107,7 @@ def read_package_in(db: sqlite3.Connection, sequence: int) -> StoredPackage | No
     return None if row is None else _read_accepted(row)
 
 
-def _read_known(rows: Sequence[Sequence[Any]]) -> PackageFacts | None:
+def _make_first_facts(rows: Sequence[Sequence[Any]]) -> PackageFacts | None:
     for sequence, id_, digest, accepted, status, ended_at in rows:
         final_status = read_status(status)
         return PackageFacts(sequence, id_, digest, accepted, final_status, ended_at)
@@ -116,7 +116,7 @@ def _read_known(rows: Sequence[Sequence[Any]]) -> PackageFacts | None:
 
 def find_by_sequence(journal: Journal, sequence: int) -> PackageFacts | None:
     """Return the facts about the Package `sequence`, or None if it is unknown or deleted."""
-    return _read_known(journal.read(f"{_SELECT_FACTS} WHERE sequence = ?", sequence))
+    return _make_first_facts(journal.read(f"{_SELECT_FACTS} WHERE sequence = ?", sequence))
 
 
 def read_to_send(journal: Journal, channel: Channel, sequence: int) -> tuple[StoredPackage, int]:
@@ -136,7 +136,7 @@ def find_by_id(journal: Journal, id_: int) -> PackageFacts | None:
     """Return the newest Package with the id `id_`. There may be several, because a caller may use
     an id again after its Package has ended.
     """
-    return _read_known(
+    return _make_first_facts(
         journal.read(f"{_SELECT_FACTS} WHERE id = ? ORDER BY sequence DESC LIMIT 1", id_)
     )
 
@@ -145,7 +145,7 @@ def find_by_idempotency_key(journal: Journal, key: str) -> PackageFacts | None:
     """Return the Package that was accepted with the Idempotency-Key `key`, or None if there is
     none.
     """
-    return _read_known(journal.read(f"{_SELECT_FACTS} WHERE idempotency_key = ?", key))
+    return _make_first_facts(journal.read(f"{_SELECT_FACTS} WHERE idempotency_key = ?", key))
 
 
 def compute_next_id(journal: Journal) -> int:
@@ -490,9 +490,10 @@ def record_try(
 def record_sent(
     channel: Channel, segments: Iterable[Segment], *, is_shared: bool = False
 ) -> Operation[None]:
-    """Return the operation that records a transmission that left: it deletes the intent, and stores
-    the fragments that the only peer now has. If the channel `is_shared`, no fragments are stored,
-    because each station reports its own fragments.
+    """Return the operation that records a transmission that left: it deletes the intent, resets the
+    number of attempts of fragmented Packages, and stores the fragments that the only peer now has.
+    If the channel `is_shared`, no fragments are stored, because each station reports its own
+    fragments.
     """
     parts = [segment for segment in segments if segment.count > 1]
     fragments = [(p.sequence, channel, ONLY_PEER, p.count, p.position) for p in parts]
@@ -511,7 +512,9 @@ def record_sent(
 def read_held_fragments(
     journal: Journal, channel: Channel, sequence: int, count: int
 ) -> dict[int, set[int]]:
-    """Return the fragment positions that each receiver has, if the item has `count` fragments."""
+    """Return the positions of the fragments that each receiver has, by receiver. Fragments of an
+    item that was cut into another number than `count` do not count.
+    """
     rows = journal.read(
         "SELECT holder, position FROM fragment_held WHERE sequence = ? AND channel = ?"
         " AND count = ?",
@@ -519,10 +522,10 @@ def read_held_fragments(
         channel,
         count,
     )
-    positions_by_fragment: dict[int, set[int]] = {}
+    positions_by_receiver: dict[int, set[int]] = {}
     for holder, position in rows:
-        positions_by_fragment.setdefault(holder, set()).add(position)
-    return positions_by_fragment
+        positions_by_receiver.setdefault(holder, set()).add(position)
+    return positions_by_receiver
 
 
 def is_held_whole(journal: Journal, channel: Channel, sequence: int) -> bool:
@@ -634,8 +637,8 @@ def record_intent(channel: Channel, intent: Intent, segments: Iterable[Segment])
 
 def read_intent(journal: Journal, channel: Channel) -> tuple[Intent, list[Segment]] | None:
     """Return the transmission that was begun on `channel` and not settled, and its segments. Return
-    None if there is none. The number of the transmission is 0 until the outbox assigns a new
-    number.
+    None if there is none. The number of the transmission is 0, because the outbox numbers new
+    transmissions from 1.
     """
     rows = journal.read(
         "SELECT body, urgent, tries, pieces, modem, momsn FROM intent WHERE channel = ?", channel

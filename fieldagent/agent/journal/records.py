@@ -33,7 +33,7 @@ RELAYED = b"relayed "
 """Prefix of a fingerprint in `arrived`: the item was relayed, not received."""
 
 DAMAGED_DELIVERY = ChannelDelivery(Status.ERROR, "damaged")
-"""Final state of a damaged Package."""
+"""Final state of a damaged Package on each channel where it still waited."""
 
 
 def allow_relaying_again(db: sqlite3.Connection, sequence: int) -> None:
@@ -84,7 +84,9 @@ def compute_crc(
 
 
 class PackageFacts(NamedTuple):
-    """Facts about a Package that the journal knows without parsing its content."""
+    """Values of a Package that can be read without parsing its content. `accepted` and `ended` are
+    in elapsed time.
+    """
 
     sequence: int
     id: int

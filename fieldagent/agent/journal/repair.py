@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 
 class RepairResult(NamedTuple):
-    """Result of a repair, as a text for people."""
+    """Result of a repair: a text for people, and the numbers of lost Packages and payloads."""
 
     text: str
     """A sentence about the saved and the lost content, with the Packages that must be posted

@@ -80,7 +80,9 @@ def spend(channel: str, day: BudgetDay, cost: Spent) -> Operation[None]:
 
 
 def read_spent(journal: Journal, channel: str, day: BudgetDay) -> Spent:
-    """Return the costs of a channel, or of another budget, on `day`."""
+    """Return the costs of a channel, or of another budget, on `day`, including the costs of the
+    date `day.carried`.
+    """
     (row,) = journal.read(_SELECT_SPENT, channel, day.day, day.carried)
     return Spent(*row)
 
@@ -142,7 +144,7 @@ def delete_booking(budget: str, booking: Booking) -> Operation[None]:
 
 
 def sum_spent(journal: Journal) -> dict[str, Spent]:
-    """Return the total costs of each channel, over all days."""
+    """Return the total costs of each channel and each other budget by name, over all days."""
     rows = journal.read(
         "SELECT channel, sum(bytes), sum(credits), sum(doubtful) FROM spent GROUP BY channel"
     )

@@ -112,8 +112,8 @@ class Budget:
         self._tariff = tariff
 
     def get_spent(self) -> Spent:
-        """Return the bytes and credits that were spent today, and the credits that may have been
-        spent.
+        """Return the bytes and credits that were spent today, and the additional credits that may
+        have been spent.
         """
         return spending.read_spent(self._journal, self._name, self.get_today())
 
@@ -131,9 +131,9 @@ class Budget:
         """Return today's remaining budget in the tariff's units. Return None if there is no limit.
 
         If `urgent`, the result includes the reserve. If `mailbox` (a mailbox check), half of the
-        day's credits are kept for the kit's own messages. An urgent mailbox check, for the answer
-        to an SOS, keeps half of the reserve. If `urgent` and `is_halved`, for an SOS of others,
-        half of the reserve is kept too. Costs that are in doubt count as spent, because the budget
+        day's limit is kept for the kit's own messages. An urgent mailbox check, for the answer to
+        an SOS, keeps half of the reserve. If `urgent` and `is_halved`, for an SOS of others, half
+        of the reserve is kept too. Costs that are in doubt count as spent, because the budget
         limits the highest possible bill.
         """
         if self._limit is None:
@@ -196,7 +196,7 @@ class Budget:
         return self.get_today().since + DAY_S - now
 
     def get_today(self) -> BudgetDay:
-        """Return the budget's current UTC day."""
+        """Return the budget's current day (see `compute_day`)."""
         return compute_day(
             spending.read_known_day(self._journal), self._clock(), self._journal.clock
         )

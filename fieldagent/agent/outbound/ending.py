@@ -75,7 +75,7 @@ class Endings:
         """Store the ends of these channel deliveries. They are on disk when this function returns.
         `extra_operation` runs in the same commit.
         """
-        packages = self._read_known(endings)
+        packages = self._read_affected_packages(endings)
         # The commit may wait for disk space. Remove the Packages from the other queues first, so
         # that no channel sends them meanwhile. If the commit fails, the Packages return to the
         # queues at the next start.
@@ -100,7 +100,7 @@ class Endings:
         for sequence in {each.sequence for each in endings}:
             self._wake_caller(sequence)
 
-    def _read_known(self, endings: Sequence[EndedDelivery]) -> dict[int, StoredPackage]:
+    def _read_affected_packages(self, endings: Sequence[EndedDelivery]) -> dict[int, StoredPackage]:
         """Return the Packages whose endings affect other channels or neighbours, by sequence.
         Damaged Packages are left out.
         """
