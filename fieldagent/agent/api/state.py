@@ -209,8 +209,8 @@ def _list_latencies(journal: Journal) -> Iterator[Sample]:
 
 
 async def answer_forecasts(parts: Parts, request: Request) -> Response:
-    """Return the forecast of each configured channel. The forecast is null if there is too little
-    data.
+    """Return the forecast of each configured channel, and the accuracy of its earlier forecasts.
+    The forecast is null if there is too little data.
     """
     channels = {}
     for channel in parts.outboxes:

@@ -167,6 +167,7 @@ class PendingReceipt(NamedTuple):
 
     sequence: int
     at: int
+    """Unix time when the item was stored."""
     sos: bool
     digest: bytes
 
@@ -354,7 +355,7 @@ class PendingStationStage(NamedTuple):
 
 
 STATION_RECEIPT_LIFETIME_S = 7 * 86_400
-"""Seconds for which a receipt for a station is kept."""
+"""Seconds for which a receipt for a station is sent."""
 
 
 def list_pending_station_stages(journal: Journal, limit: int = 64) -> list[PendingStationStage]:
@@ -581,8 +582,9 @@ STATES = ("waiting", "handed", "dead")
 def list_payloads(
     journal: Journal, limit: int, state: str | None = None, end_place: int = END
 ) -> list[Mapping[str, Any]]:
-    """Return the newest payloads with a number lower than `end_place`, and their state at
-    each hook.
+    """Return at most `limit` payloads with a number lower than `end_place`, newest first, with
+    their state at each hook. If `state` is not None, return only payloads with this state at one
+    hook or more.
     """
     rows = journal.read(
         "SELECT number, request_id, body, received, asks, read_by FROM inbound"

@@ -135,12 +135,14 @@ class Latency:
 
 
 def count_ended(journal: Journal) -> list[tuple[str, str, int]]:
-    """Return the number of ended channel deliveries for each channel and status."""
+    """Return the number of ended channel deliveries since the journal was created, for each channel
+    and status.
+    """
     return _read_counts(journal, "ended")
 
 
 def count_hook_results(journal: Journal) -> list[tuple[str, str, int]]:
-    """Return the number of calls for each hook and result."""
+    """Return the number of calls for each hook and result: `handed`, `again` or `dead`."""
     return _read_counts(journal, "hook")
 
 

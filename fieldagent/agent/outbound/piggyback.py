@@ -83,8 +83,8 @@ StageKey = tuple[int, int, int, str]
 
 @dataclass(slots=True)
 class PiggybackEntries:
-    """Entries that were sent with Packages in one transmission. If the transmission fails, they
-    wait again.
+    """Entries for the peer in one transmission, with or without Packages. If the transmission
+    fails, they wait again.
     """
 
     reports: dict[int, Entry] = field(default_factory=dict)
@@ -138,7 +138,7 @@ class Piggyback(Protocol):
         """
 
     def find_joining(self) -> RepeatedPacket | None:
-        """Return another item that may share the packet, or None."""
+        """Return another repeated item that may share the packet, or None."""
 
     def mark_joined(self, repeat: RepeatedPacket) -> None:
         """Record that the item from `find_joining` fits and is sent."""
@@ -151,7 +151,9 @@ class Piggyback(Protocol):
     def mark_settled(
         self, entries: PiggybackEntries, *, is_sent: bool, beside_packages: bool
     ) -> None:
-        """Record that the transmission is over. `is_sent` is True if it was sent."""
+        """Record that the transmission is over. `is_sent` is True if it was sent. Otherwise, the
+        entries wait again. `beside_packages` is True if it also contained Packages.
+        """
 
 
 RECEIPTS_BYTES = 100

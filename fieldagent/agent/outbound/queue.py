@@ -336,8 +336,8 @@ class Queue:
         return entry[_KEY]
 
     def get_in_flight(self) -> set[int]:
-        """Return the keys that were taken with `pop_due` and that have not been requeued or
-        removed.
+        """Return the keys that were taken with `pop_due`, or added as taken, and that have not been
+        requeued or removed.
         """
         return self._skipped - self._held
 
