@@ -35,8 +35,8 @@ from fieldagent.wire.errors import RemoteProtocolError
 from fieldagent.wire.signed_delta import compute_payload_digest
 
 COMMANDS_MAX = 200
-"""Number of answered commands that are kept, the newest ones. A command with a lower number than
-all kept commands counts as known, so it is not carried out again."""
+"""Number of newest commands that are kept even after they are answered. A command with a lower
+number than these counts as known, so it is not carried out again."""
 DAMAGED_ANSWER_REASON = "its answer is damaged on the kit's disk: its progress is unknown"
 _ROW = "number, verb, arguments, channel, came, state, boot, outcome, answer, answered"
 
