@@ -39,8 +39,9 @@ OVER_SHOWN_S = 86_400.0
 """Seconds for which an incident is shown after its end."""
 ITEMS_SHOWN = 50
 """Maximum number of Packages that are shown for an incident, the newest ones."""
-HEARD_SHOWN = 20
-"""Maximum number of incidents of other kits that are shown."""
+HEARD_SHOWN = 100
+"""Maximum number of incidents of other kits that are shown, open ones first. It is more than the
+kits of a team, and it is limited because a stranger's radio can raise any number."""
 
 Step = dict[str, Any]
 
