@@ -77,11 +77,11 @@ def _end_as_by_ctrl_c(asked: list[int]) -> None:
             # A shell that starts a program in the background makes it ignore SIGINT, so raise the
             # exception here.
             raise KeyboardInterrupt
-        # Use the current handler, because trio lets its tasks end.
+        # Call the current handler of SIGINT, because trio's handler lets the tasks end first.
         signal.raise_signal(signal.SIGINT)
 
     for number in (signal.SIGTERM, signal.SIGHUP):
-        # `nohup` ignores the signal, and must be respected.
+        # If the process ignores the signal, for example under `nohup`, keep it ignored.
         if signal.getsignal(number) is signal.SIG_DFL:
             signal.signal(number, interrupt)
 

@@ -48,8 +48,8 @@ def store_card(root: Path) -> str:
         except InvalidSettings as faults:
             wrong = str(faults)
         except OSError as error:
-            # Continue without the file, so that a damaged boot partition does not prevent the
-            # network.
+            # Continue without the file. Otherwise, a damaged boot partition would prevent the setup
+            # of the network.
             wrong = f"{waiting}: {describe_reason(error)}"
     kept_settings = read_kept_settings(root)
     for name, content in card_format.make_files(kept_settings).items():

@@ -137,7 +137,8 @@ def find_stop_obstacle(port: int) -> str:
         answer = call(port, "GET", "/api/status", timeout=ANSWER_TIMEOUT_S).body
     except CallFailed:
         return ""
-    # An older agent does not report the state of its disk, so assume that it may be stopped.
+    # An older agent does not report the state of its disk. Assume that such an agent may be
+    # stopped.
     disk_fault = answer["journal"].get("notOnDisk")
     return SOS_IN_MEMORY.format(disk_fault) if disk_fault and answer["sos"]["active"] else ""
 

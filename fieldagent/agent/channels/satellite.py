@@ -595,9 +595,9 @@ class SatelliteDriver:
                 intent.transmission, Outcome.NOT_SENT, reason="an SOS was sent first"
             )
             return
-        # Store the intent with the present MOMSN before the bytes are in the modem again. A session
-        # without a message may have moved the MOMSN, and with the old number, the bytes would seem
-        # to be sent after a power failure.
+        # Store the intent with the current MOMSN before the bytes are in the modem again. A session
+        # without a message may have changed the MOMSN. With the old MOMSN, the agent would conclude
+        # after a power failure that the bytes were sent.
         await self.outbox.record_intent(
             intent.transmission, modem=self.modem.imei, at_modem=status.momsn
         )

@@ -47,8 +47,8 @@ def allow_relaying_again(db: sqlite3.Connection, sequence: int) -> None:
         (sequence, Status.DELIVERED),
     ).fetchall()
     for (identity,) in rows:
-        # Find the item by its digest or by its neighbour's number, because one of the two rows may
-        # also be damaged.
+        # Find the record by the digest in `package` or by the neighbour's number in `carried`,
+        # because the row in one of these tables may be damaged too.
         db.execute(
             "DELETE FROM arrived WHERE digest = ? OR (substr(digest, 1, ?) = ? AND (origin,"
             " sequence) IN (SELECT -origin, origin_sequence FROM carried WHERE sequence = ?))",
@@ -118,7 +118,8 @@ class StoredPackage(NamedTuple):
     undated: bool = False
     """True if the date is from an untrusted clock and may still be corrected (`journal.dating`)."""
     back: int = 0
-    """Number of items back to the first item of the incident (see `envelope.Entry.items_back`)."""
+    """For an item of an incident, the item's number minus the number of the item that raised the
+    incident (see `envelope.Entry.items_back`)."""
     is_unproved: bool = False
     """True if the Package belongs to an SOS that an unauthenticated handheld has raised for
     itself."""

@@ -63,8 +63,9 @@ HEARD_MAX = 256
 NODES_MAX = 5_000
 """Maximum number of nodes whose entries wait. A large mesh has some hundred nodes."""
 KEPT_FREE, FREE_QUEUE_PLACES = 4, 1
-"""Number of places that must be free in the radio's queue before we send a packet: usually, and for
-an SOS. The other places are for packets that the radio repeats for other nodes."""
+"""Smallest number of free places in the radio's queue with which we send a packet: first for most
+packets, then for an SOS. The radio needs free places for packets that it repeats for other
+nodes."""
 QUEUE_FULL_MAX_S = 10.0
 """Longest wait in seconds until a full queue is queried again."""
 

@@ -221,7 +221,8 @@ class _Tracker:
         return self._costly
 
     def _make_body(self, fix: Fix) -> dict[str, Any]:
-        # The agent adds the missing date, which is correct to the second.
+        # If the fix has no valid date, omit the date. The agent then adds a date that is correct to
+        # the second.
         dated = fix.time >= EARLIEST_TIME
         if self.arguments.batch is not None:
             return self._make_batched(fix, dated)

@@ -21,7 +21,8 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.wire.errors import RemoteProtocolError
 
 PACKET_MAX_BYTES = 65_536
-"""Largest number of bytes of a packet's rest. The reader skips the payload of a longer PUBLISH."""
+"""Largest Remaining Length in bytes (section 2.2.3) of a packet that the reader stores. The reader
+skips the payload of a longer PUBLISH."""
 TOPIC_MAX_BYTES = 1_024
 """Largest number of bytes of a topic from the broker. The topics of this program are shorter."""
 _REST_MAX = 268_435_455

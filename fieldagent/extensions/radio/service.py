@@ -214,7 +214,9 @@ class RadioStation:
 
 
 def _limit_air(settings: RadioSettings, link: ChannelLink) -> None:
-    """Apply the region's limit to the link's air-time. A Meshtastic radio has its own region."""
+    """Apply the region's limit to the link's air-time. Do nothing for a Meshtastic radio, because
+    it applies the limit of the region that is set on the radio itself.
+    """
     if settings.region is None or settings.protocol == "meshtastic":
         return
     own, name = settings.own, settings.protocol

@@ -239,9 +239,7 @@ def list_sizes(item: WaitingItem, names: Sequence[Entry], account: Account) -> l
 
 
 def _compute_size_alone(item: WaitingItem) -> int:
-    """Return the bytes of a message that contains only this item. The size does not include a
-    tag.
-    """
+    """Return the size in bytes of a message that contains only this item, without a tag."""
     return len(encode(item.entries, origin=item.sender, is_packed=True))
 
 

@@ -137,9 +137,9 @@ class PositionFeed:
         for each in found_positions.positions:
             if each.sender in self.names:  # Skip senders that were deleted meanwhile.
                 track = newest.PositionSender(each.device, each.sender)
-                self._positions.pop(
-                    track, None
-                )  # Move the sender to the end, because the order is that of places.
+                # Move the sender to the end, because the positions must stay in the order of their
+                # places.
+                self._positions.pop(track, None)
                 self._positions[track] = _make_position(each)
         self.last_place = found_positions.end
         if found_positions.positions:

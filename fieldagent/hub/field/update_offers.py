@@ -20,9 +20,10 @@ from fieldagent.system.wording import format_count, sentence
 from fieldagent.wire.kit_note import ZIPAPP, OfferReport, ProgramOffer
 
 STATES = ("waiting", "trial", "taken", "refused", "back")
-"""States of an offer that a kit reports, as for settings. Before the first report, the state is
-`offered`, or `planned` for a kit of a later wave. If the kit does not reconnect, the state is
-`late`. If the kit cannot be updated, the state is `left out`."""
+"""States of an offer that a kit reports, with the meanings of `kit_report.STATES`. Before the first
+report, the state is `offered`, or `planned` for a kit of a later wave. If the kit does not
+reconnect in time, the hub sets the state `late`. If the kit cannot be updated, the hub sets
+`left out`."""
 UNDER_WAY, DONE, STOPPED = "under way", "done", "stopped"
 
 

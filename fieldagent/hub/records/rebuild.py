@@ -106,8 +106,8 @@ def add_copy_counts(db: Db, device: int, recovered_count: int, lost_count: int) 
 
 
 def store_place(db: Db, device: int, direction: Direction, place: int) -> None:
-    """Store the place after which the recovery continues. The hub has all items up to this
-    place.
+    """Store the direction and the place (`InventoryRow.place`) after which the recovery continues.
+    Each item up to this place is at the hub or lost.
     """
     db.execute(
         "UPDATE rebuild SET direction = ?, place = ? WHERE device = ? AND state = 'open'",

@@ -255,7 +255,8 @@ def _read(database: str, password_file: Path | None) -> tuple[str, str]:
     """
     try:
         parts = conninfo_to_dict(database)
-    except psycopg.Error:  # The error of libpq contains the address.
+    except psycopg.Error:
+        # Do not show this error, because its text contains the address and perhaps the password.
         parts = {}
     # If @, / or : in a password is not escaped, a part of the password looks like a host, a port or
     # a name.

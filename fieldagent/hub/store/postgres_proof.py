@@ -1,4 +1,4 @@
-"""Records the writes of one process, which show whether PostgreSQL accepts writes."""
+"""Result of one process's last writes, as evidence that PostgreSQL accepts writes."""
 
 from __future__ import annotations
 

@@ -187,7 +187,9 @@ class SharedAir:
         return min(next_end, self._arrivals[0].at if self._arrivals else inf)
 
     def remove_arrived(self, now: float) -> list[tuple[int, bytes]]:
-        """Return the packets that have arrived by `now`. Each has its listener."""
+        """Remove the packets that have arrived by `now`. Return the receiving station and the bytes
+        of each packet, in the order of arrival.
+        """
         for flight in sorted(self.flights, key=lambda each: each.ends):
             if flight.ends <= now:
                 self._finish_flight(flight)

@@ -67,7 +67,9 @@ class Parcels:
         return self._add_package(db, [Entry(0, answer, at)], now, at)
 
     def can_report_missing(self) -> bool:
-        """Return True if the kit has a secret, so that the hub can verify the kit's parcels."""
+        """Return True if the kit has a secret with which it can send receipts to the hub in a
+        parcel. The hub verifies the parcel with the same secret.
+        """
         return bool(self._secrets)
 
     def add_receipts(self, db: sqlite3.Connection, now: float) -> list[StoredPackage]:

@@ -38,7 +38,7 @@ again and is acknowledged again."""
 INTRODUCE_INTERVAL_S = 3600.0
 """Seconds between two introductions."""
 PROGRAM = Entry(0, Program(__version__))
-"""Our version, sent with our name if it fits."""
+"""Our version. A packet with our name also contains this entry if there is space."""
 HELLO_SPACING_S = 10.0
 """Shortest time in seconds between two hellos. Without it, kits that are switched on together would
 keep answering each other's hellos."""

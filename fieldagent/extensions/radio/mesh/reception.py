@@ -268,8 +268,8 @@ class RadioReception:
             log.warning("number %d is not relayed: %s", sequence, add_names(self._journal, text))
         for sequence, ack in packet.heard:
             if await apply_ack(self._packing, self._endings, sequence, ack):
-                # If this kit restarted after the item had left, it does not know yet that the item
-                # has left.
+                # If this kit restarted after it had transmitted the item, `transmitted` does not
+                # contain the item yet.
                 self._piggyback.transmitted.add(sequence)
             if ack.by_hub:
                 await self._endings.record_arrival_at_hub(sequence, is_proved=False)

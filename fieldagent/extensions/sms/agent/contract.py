@@ -62,6 +62,6 @@ class SmsModem(Protocol):
         """
 
     async def read_state(self) -> None:
-        """Read the network, the signal and the fill level of the store. Show them in the modem's
-        link.
+        """Read the network, the signal and the fill level of the message store. Record them in
+        `link`.
         """

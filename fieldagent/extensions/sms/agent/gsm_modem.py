@@ -165,8 +165,8 @@ class GsmModem:
             log.warning("the GSM modem did not delete message %d: error %s", place, reply.error)
 
     async def read_state(self) -> None:
-        """Read the network, the signal and the fill level of the store. Show them in the modem's
-        link.
+        """Read the network, the signal and the fill level of the message store. Record them in
+        `link`.
         """
         registered = sms_modem.is_registered(await self.ask(sms_modem.NETWORK))
         self.link.record_signal(sms_modem.parse_bars(await self.ask(sms_modem.SIGNAL)))

@@ -61,7 +61,8 @@ HANDSHAKES_MAX = 50
 of the source with the most connections, so that unknown callers cannot block other callers."""
 HANDSHAKE_MAX = 20.0
 CHECK_INTERVAL_S = 5.0
-"""Seconds between two checks of the certificates if no write was announced."""
+"""Longest time in seconds between two checks of the certificates. A write to the store starts a
+check earlier."""
 CHECK_INTERVAL_MIN_S = 1.0
 """Shortest time in seconds between two checks."""
 RETRY_AFTER_S = 10.0
