@@ -25,7 +25,7 @@ HEAD = """\
 # Settings
 
 For operators. This page lists every setting of the agent and the hub. `build/settings_doc.py`
-writes it from the code.
+generates the page from the code.
 
 The agent and the hub each read one settings file. It contains Java properties in UTF-8: a key, `=`
 and a value in each line. A line that starts with `#` is a comment. Defaults are in brackets. A

@@ -21,9 +21,9 @@ For operators and developers. `tests/run bench` measures these figures and write
 section shows the last run of one benchmark. It begins with the case that would flatter the program;
 the rows have other cases too. `NOT MET` marks a figure that misses its goal.
 
-All programs, the database and the emulated kits shared one machine. Ratios and processor times say
-more about another machine than seconds do. [Scale](../explain/scale.md) shows what the figures mean
-for a hub with many kits.
+All programs, the database and the emulated kits shared one machine. For another
+machine, ratios and processor times are better estimates than seconds.
+[Scale](../explain/scale.md) shows what the figures mean for a hub with many kits.
 """
 
 
