@@ -11,7 +11,7 @@ from urllib.parse import quote
 from fieldagent.page import tiles
 from fieldagent.page.tiles import GZIP, TILE_BYTES, MapAbout, Tile, UnusableMap
 
-STEPS_MAX, STEPS_EACH = 20_000_000, 10_000
+INSTRUCTIONS_MAX, CHECK_INTERVAL_INSTRUCTIONS = 20_000_000, 10_000
 """Maximum number of instructions of SQLite's virtual machine for one use of a file (about a
 second), and number of instructions between two checks."""
 VALUE_BYTES = 16 << 20
@@ -42,11 +42,11 @@ def _limit_resources(db: sqlite3.Connection) -> None:
 
     def is_too_long() -> bool:
         nonlocal steps
-        steps += STEPS_EACH
-        return steps > STEPS_MAX
+        steps += CHECK_INTERVAL_INSTRUCTIONS
+        return steps > INSTRUCTIONS_MAX
 
     db.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, VALUE_BYTES)
-    db.set_progress_handler(is_too_long, STEPS_EACH)
+    db.set_progress_handler(is_too_long, CHECK_INTERVAL_INSTRUCTIONS)
 
 
 def read_about(path: Path) -> MapAbout:

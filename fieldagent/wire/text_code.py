@@ -405,12 +405,12 @@ class CodedText:
         """
         character, number = text[offset], ord(text[offset])
         script = _LETTERS.get(LETTER_BY_CAPITAL.get(character, character))
-        follow = (
+        next_letters = (
             each
             for each in text[offset + 1 : offset + _LOOK_AHEAD_MAX]
             if each not in _BETWEEN_WORDS
         )
-        next_character = next(follow, character)
+        next_character = next(next_letters, character)
         if self.alphabet.get_symbol(next_character) == self.alphabet.other:
             if script:
                 return TABLE + _SCRIPTS.index(script)

@@ -19,7 +19,7 @@ from typing import Any, TypeAlias
 from fieldagent.hub.access import directory
 from fieldagent.hub.access.directory import Refused, Row
 from fieldagent.hub.settings import HubSettings, load_settings, make_database_options
-from fieldagent.hub.store.contract import Db, OtherVersion, Store
+from fieldagent.hub.store.contract import Db, Store, WrongTableVersion
 from fieldagent.hub.store.copies import refuse_lost_database
 from fieldagent.hub.store.opening import is_postgres, open_store
 from fieldagent.store.group import NOT_STORED, StoreFailed, StoreUnavailable
@@ -123,7 +123,7 @@ def run_with_store(
                 )
                 return UNAVAILABLE
         store = open_store(settings.database, make_database_options(settings, upgrade=upgrade))
-    except OtherVersion as error:
+    except WrongTableVersion as error:
         print_failure(str(error))
         return NEWER
     except (StoreUnavailable, StoreFailed) as error:

@@ -37,7 +37,7 @@ BY_SERVER = "*:-1:stcp"
 """Endpoint of a unit that can be reached only through the server."""
 ALERT_SUFFIX = "-9-1-1"
 """Suffix of an alert's uid, after the uid of its unit."""
-FLOW = "_flow-tags_"
+FLOW_TAGS_ELEMENT = "_flow-tags_"
 """Element whose attributes name the programs that passed the event on."""
 _CHAT_LASTS = timedelta(days=1)
 _ALERT_LASTS = timedelta(seconds=90)
@@ -124,7 +124,9 @@ def _make_element(name: str, /, **attributes: str) -> CotElement:
 
 
 def _make_flow(through: str, now: datetime) -> CotElement:
-    return CotElement(FLOW, {through: f"{now.astimezone(UTC).isoformat(timespec='seconds')}"})
+    return CotElement(
+        FLOW_TAGS_ELEMENT, {through: f"{now.astimezone(UTC).isoformat(timespec='seconds')}"}
+    )
 
 
 def make_unit_event(
@@ -269,7 +271,7 @@ def make_pong(now: datetime) -> CotEvent:
 
 def is_passed_through(event: CotEvent, prefix: str) -> bool:
     """Return True if the event has passed through a program whose uid begins with `prefix`."""
-    flow = event.find(FLOW)
+    flow = event.find(FLOW_TAGS_ELEMENT)
     return flow is not None and any(each.startswith(prefix) for each in flow.attributes)
 
 

@@ -127,10 +127,10 @@ class EventStreams:
         listener that reconnects continues after its last event. If the hub does not know this
         event, the stream begins with the event `lost`.
         """
-        sounds_alarm = caller.rings and "sos" in stream_request.topics
+        is_ringing_console = caller.rings and "sos" in stream_request.topics
         console = (
             self._leases.hold_console(caller.workspace, caller.member)
-            if sounds_alarm
+            if is_ringing_console
             else nullcontext()
         )
         try:

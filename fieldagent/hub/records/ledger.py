@@ -363,9 +363,9 @@ def _store_all(
         )
         for posting, device in postings
     ]
-    numbers = {request: item for item, request in insert(db, "item", _ITEM, rows, "id, request_id")}
+    ids = {request: item for item, request in insert(db, "item", _ITEM, rows, "id, request_id")}
     db.announce(sos.EVENTS)
-    added = [ItemIds(numbers[row[0]], row[0]) for row in rows]
+    added = [ItemIds(ids[row[0]], row[0]) for row in rows]
     items = {id(posting): each.item for (posting, _), each in zip(postings, added, strict=True)}
     newest.store_positions(
         db,

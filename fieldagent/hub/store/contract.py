@@ -21,7 +21,7 @@ T = TypeVar("T")
 A = TypeVar("A")
 
 
-class OtherVersion(StoreUnavailable):
+class WrongTableVersion(StoreUnavailable):
     """Error: the tables have another version than this program requires. The text contains the
     fix.
     """

@@ -22,8 +22,8 @@ def open_store(database: str, options: DatabaseOptions = DatabaseOptions()) -> S
     """Open the PostgreSQL database at `postgresql://…`, or the SQLite file at a path. A missing
     file is created.
 
-    Raises StoreUnavailable (also as OtherVersion), or StoreFailed for a file. The text contains the
-    fix.
+    Raises StoreUnavailable (also as WrongTableVersion), or StoreFailed for a file. The text
+    contains the fix.
     """
     if is_postgres(database):
         try:

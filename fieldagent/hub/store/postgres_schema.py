@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fieldagent.hub.store.contract import OtherVersion
+from fieldagent.hub.store.contract import WrongTableVersion
 from fieldagent.hub.store.postgres_connections import Connection
 from fieldagent.hub.store.schema import make_hub_schema
 from fieldagent.store.schema import Schema, WrongVersion
@@ -23,7 +23,7 @@ manual, Heap-Only Tuples)."""
 
 
 def require(connection: Connection) -> None:
-    """Check the version of the tables. Raises OtherVersion if the tables and this program have
+    """Check the version of the tables. Raises WrongTableVersion if the tables and this program have
     different versions.
     """
     schema = make_hub_schema(TYPES)
@@ -31,7 +31,7 @@ def require(connection: Connection) -> None:
     _get_steps(schema, version)
     if version < schema.version:
         state = f"its tables are of version {version}" if version else "it has no tables"
-        raise OtherVersion(
+        raise WrongTableVersion(
             f"the database cannot be used: {state}, this program needs version "
             f"{schema.version}. Stop the hubs of the earlier version, then run "
             f"`fieldagent hub database migrate` as"
@@ -52,12 +52,12 @@ def _get_steps(schema: Schema, version: int) -> str:
     try:
         return schema.get_upgrade_steps(version)
     except WrongVersion as error:
-        raise OtherVersion(error.describe_for("the database")) from error
+        raise WrongTableVersion(error.describe_for("the database")) from error
 
 
 def migrate(connection: Connection) -> None:
     """Create or upgrade the tables in a transaction. The database user must have the right to
-    create tables. Raises OtherVersion if the tables have a newer version than this program.
+    create tables. Raises WrongTableVersion if the tables have a newer version than this program.
     """
     schema = make_hub_schema(TYPES)
     connection.execute("SELECT pg_advisory_xact_lock(%s)", (MIGRATION_LOCK,))

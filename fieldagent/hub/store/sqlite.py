@@ -21,8 +21,8 @@ from fieldagent.hub.store.contract import (
     ANY_WRITE_TOPIC,
     FRESH_S,
     Db,
-    OtherVersion,
     Topics,
+    WrongTableVersion,
     write_proof,
 )
 from fieldagent.hub.store.copies import back_up, refuse_lost_database, set_aside_log_of_another
@@ -125,7 +125,7 @@ class SqliteStore:
             self._writer.text_factory = self._reader.text_factory
         except (OSError, sqlite3.Error) as error:
             if isinstance(error, WrongVersion):
-                raise OtherVersion(str(make_unusable(file, error))) from error
+                raise WrongTableVersion(str(make_unusable(file, error))) from error
             if not is_damage(error):
                 raise StoreFailed(str(make_unusable(file, error))) from error
             raise StoreFailed(

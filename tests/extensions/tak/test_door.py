@@ -52,7 +52,7 @@ def here(who: TakUnit) -> bytes:
 
 def foreign(event: CotEvent) -> bytes:
     """Return the event without a bridge's mark."""
-    kept = tuple(each for each in event.detail if each.name != tak.FLOW)
+    kept = tuple(each for each in event.detail if each.name != tak.FLOW_TAGS_ELEMENT)
     return encode(CotEvent(event.uid, event.type, NOW, NOW, NOW, "h-e", event.point, kept))
 
 

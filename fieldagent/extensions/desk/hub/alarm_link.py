@@ -41,7 +41,7 @@ class AlarmLink(NamedTuple):
     code: str
 
 
-_LINK = "alarm_link.id, sos, alarm_link.name, message_id, expires, used, contact, code"
+_LINK_COLUMNS = "alarm_link.id, sos, alarm_link.name, message_id, expires, used, contact, code"
 
 
 def make_link(
@@ -53,7 +53,7 @@ def make_link(
         "INSERT INTO alarm_link (sos, name, message_id, expires, contact, code)"
         " VALUES (?, ?, ?, ?, ?, ?)"
         " ON CONFLICT (message_id) DO UPDATE SET message_id = excluded.message_id"
-        f" RETURNING {_LINK.replace('alarm_link.', '')}",
+        f" RETURNING {_LINK_COLUMNS.replace('alarm_link.', '')}",
         *(sos, name, message_id, now + LINK_LIFETIME_S, contact, code),
     )
     link = AlarmLink(*row)
@@ -70,7 +70,7 @@ def find_link(db: Db, token: str, *, locked: bool = False) -> AlarmLink | None:
     if token_match is None:
         return None
     rows = db.execute(
-        f"SELECT {_LINK}, key FROM alarm_link"
+        f"SELECT {_LINK_COLUMNS}, key FROM alarm_link"
         " JOIN signing_key ON signing_key.name = ? WHERE alarm_link.id = ?"
         + (db.for_update("alarm_link") if locked else ""),
         *(KEY, int(token_match[1])),
@@ -85,7 +85,7 @@ def find_link(db: Db, token: str, *, locked: bool = False) -> AlarmLink | None:
 def find_by_message(db: Db, message_id: str) -> AlarmLink | None:
     """Return the link in the message with this id, locked for the transaction, or None."""
     rows = db.execute(
-        f"SELECT {_LINK} FROM alarm_link WHERE message_id = ?{db.for_update()}", message_id
+        f"SELECT {_LINK_COLUMNS} FROM alarm_link WHERE message_id = ?{db.for_update()}", message_id
     )
     return AlarmLink(*rows[0]) if rows else None
 
@@ -93,7 +93,7 @@ def find_by_message(db: Db, message_id: str) -> AlarmLink | None:
 def find_by_code(db: Db, code: str, contact: int) -> AlarmLink | None:
     """Return the contact's newest link with this code, locked for the transaction, or None."""
     rows = db.execute(
-        f"SELECT {_LINK} FROM alarm_link WHERE contact = ? AND code = ?"
+        f"SELECT {_LINK_COLUMNS} FROM alarm_link WHERE contact = ? AND code = ?"
         f" ORDER BY id DESC LIMIT 1{db.for_update()}",
         *(contact, code),
     )
@@ -114,7 +114,8 @@ def list_valid(db: Db, contact: int, now: float) -> list[AlarmLink]:
     incident, only the newest link is returned. The newest link comes first.
     """
     rows = db.execute(
-        f"SELECT {_LINK} FROM alarm_link WHERE contact = ? AND expires > ? ORDER BY id DESC",
+        f"SELECT {_LINK_COLUMNS} FROM alarm_link WHERE contact = ? AND expires > ?"
+        " ORDER BY id DESC",
         *(contact, now),
     )
     links: dict[int, AlarmLink] = {}

@@ -142,7 +142,7 @@ class SimulatedImtModem:
         self.boots += 1
         self.version: tuple[int, int, int] | None = None
         self.interface, self.state = "none", "inactive"
-        self.since_boot = VolatileState()
+        self.volatile_state = VolatileState()
         self._input = bytearray()
         self._mo: _MoMessage | None = None
         version = {"major": 1, "minor": 5, "patch": 5, "build_info": "simulated"}
@@ -234,11 +234,11 @@ class SimulatedImtModem:
             self.push_mail()
 
     def _set_activity(self, body: Mapping[str, Any]) -> None:
-        self.since_boot.reports_activity = body["enabled"] is True
+        self.volatile_state.reports_activity = body["enabled"] is True
         self._send_to_host(200, "messageActivityStatus", _make_activity_report(self))
 
     def _send_activity(self) -> None:
-        if self.since_boot.reports_activity:
+        if self.volatile_state.reports_activity:
             self._send_report("messageActivityStatus", _make_activity_report(self))
 
     def _begin_message(self, body: Mapping[str, Any]) -> None:
@@ -255,8 +255,8 @@ class SimulatedImtModem:
         if refusal is not None:
             self._send_to_host(200, "messageOriginate", {**members, "message_response": refusal})
             return
-        self._mo = _MoMessage(topic, self.since_boot.next_mo, size)
-        self.since_boot.next_mo = (self.since_boot.next_mo + 1) % 256
+        self._mo = _MoMessage(topic, self.volatile_state.next_mo, size)
+        self.volatile_state.next_mo = (self.volatile_state.next_mo + 1) % 256
         message_members = {
             **members,
             "message_id": self._mo.id,
@@ -275,7 +275,7 @@ class SimulatedImtModem:
             self.faults.pause_after = None
             return
         length = min(MO_SEGMENT, mo.size - len(mo.body))
-        self.since_boot.requested_segment = (mo.id, len(mo.body))
+        self.volatile_state.requested_segment = (mo.id, len(mo.body))
         segment_request = {"segment_length": length, "segment_start": len(mo.body)}
         self._send_report("messageOriginateSegment", {**_make_key_members(mo), **segment_request})
 
@@ -284,7 +284,7 @@ class SimulatedImtModem:
         if mo is None or body["message_id"] != mo.id or body["segment_start"] != len(mo.body):
             self._send_to_host(406, "messageOriginateSegment", {})
             return
-        self.since_boot.requested_segment = None
+        self.volatile_state.requested_segment = None
         data = base64.b64decode(body["data"])
         if len(data) != body["segment_length"]:
             self._finish_message(mo, "segment_incorrect")
@@ -316,7 +316,7 @@ class SimulatedImtModem:
                 self._finish_message(mo, "message_cancelled_pre_transit")
 
     def _finish_message(self, mo: _MoMessage, status: str) -> None:
-        self._mo = self.since_boot.requested_segment = None
+        self._mo = self.volatile_state.requested_segment = None
         if self.faults.lose_finals:
             self.faults.lose_finals -= 1
         else:
@@ -332,7 +332,7 @@ class SimulatedImtModem:
 
     def miss_segment(self) -> None:
         """End the message if the host has not sent the requested segment in time."""
-        if self._mo is not None and self.since_boot.requested_segment is not None:
+        if self._mo is not None and self.volatile_state.requested_segment is not None:
             self._finish_message(self._mo, "segment_not_supplied")
 
     def finish_transit(self) -> None:
@@ -367,8 +367,8 @@ class SimulatedImtModem:
             self.faults.wrong_crcs -= 1
             guard = bytes([guard[0] ^ 1, guard[1]])
         body_with_guard = body + guard
-        message_members = {"topic_id": TOPICS[0][0], "message_id": self.since_boot.next_mt}
-        self.since_boot.next_mt = (self.since_boot.next_mt + 1) % 256
+        message_members = {"topic_id": TOPICS[0][0], "message_id": self.volatile_state.next_mt}
+        self.volatile_state.next_mt = (self.volatile_state.next_mt + 1) % 256
         self._send_report(
             "messageTerminate", {**message_members, "message_length_max": len(body_with_guard)}
         )
@@ -442,7 +442,7 @@ def _make_topics_report(modem: SimulatedImtModem) -> dict[str, object]:
 
 
 def _make_activity_report(modem: SimulatedImtModem) -> dict[str, object]:
-    return {"enabled": modem.since_boot.reports_activity, "active": modem._mo is not None}
+    return {"enabled": modem.volatile_state.reports_activity, "active": modem._mo is not None}
 
 
 _GET_ANSWERS: Mapping[str, Callable[[SimulatedImtModem], dict[str, object]]] = {

@@ -90,10 +90,10 @@ class ImtPort:
         killed sends no more segments.
         """
         while True:
-            while (wanted_segment := self.modem.since_boot.requested_segment) is None:
+            while (wanted_segment := self.modem.volatile_state.requested_segment) is None:
                 await self._poked.wait()
             with waits.move_on_after(SEGMENT_MAX_S) as limit:
-                while self.modem.since_boot.requested_segment == wanted_segment:
+                while self.modem.volatile_state.requested_segment == wanted_segment:
                     await self._poked.wait()
             if limit.cancelled_caught:
                 self.modem.miss_segment()

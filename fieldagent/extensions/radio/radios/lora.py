@@ -20,7 +20,7 @@ from fieldagent.system.rate import EventRate
 from fieldagent.wire.lora import LoraSettings
 
 log = logging.getLogger(__name__)
-Word = TypeVar("Word")
+Report = TypeVar("Report")
 
 BUSY_AGAIN, BUSY_MAX = 0.2, 20.0
 """Seconds until a packet is written to a busy board again, and seconds after which the packet is
@@ -96,20 +96,20 @@ def make_settings(name: str, own_settings: Mapping[str, Any]) -> LoraSettings:
     )
 
 
-class BoardReports(Generic[Word]):
+class BoardReports(Generic[Report]):
     """Queue of a board's reports that the agent has not read yet."""
 
     def __init__(self) -> None:
-        self._report_sender, self._report_receiver = trio.open_memory_channel[Word](REPORTS_MAX)
+        self._report_sender, self._report_receiver = trio.open_memory_channel[Report](REPORTS_MAX)
 
-    def queue_report(self, report: Word) -> None:
+    def queue_report(self, report: Report) -> None:
         """Keep a report until it is read. If the queue is full, drop the report and log that."""
         try:
             self._report_sender.send_nowait(report)
         except trio.WouldBlock:
             log.debug("the radio sends more data than requested: %s", report)
 
-    async def wait_for_next(self, deadline: float) -> Word | None:
+    async def wait_for_next(self, deadline: float) -> Report | None:
         """Return the next report, or None if there is none until `deadline` on trio's clock."""
         with trio.move_on_at(deadline):
             return await self._report_receiver.receive()
