@@ -89,6 +89,7 @@ COMMANDS: Mapping[str, str] = {
     "completion": "bash",
     "manual": "",
     "hub run": f"{HUB} --config {{home}}/hub.properties",
+    "hub check": f"{HUB} --config {{home}}/hub.properties",
     "hub init": f"Alps {HUB}",
     "hub workspace add": f"Alps {HUB}",
     "hub workspace list": HUB,
@@ -278,6 +279,8 @@ def test_no_script_run_by_root_opens_the_agents_folder() -> None:
         "/var/lib/kit/agent /var/lib/fieldagent none bind 0 0",
         'u fieldagent - "fieldagent" /var/lib/fieldagent',
         'u fieldagent-hub - "fieldagent hub" /var/lib/fieldagent-hub',
+        # The first settings of the hub, which its unit and its user read.
+        'DATABASE = "database=/var/lib/fieldagent-hub/hub.sqlite3\\n"',
         # Texts for people.
         "3. sudo -u fieldagent-hub fieldagent hub init NAME --database"
         " /var/lib/fieldagent-hub/hub.sqlite3",
