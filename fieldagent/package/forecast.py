@@ -65,7 +65,7 @@ class ForecastAccuracy(NamedTuple):
     """Result of a comparison of past forecasts with the real delivery times."""
 
     forecasts: int
-    """Number of Packages with a forecast of `p90` whose forecast time is over."""
+    """Number of Packages whose forecast time (`p90`) has passed."""
     within: int
     """Number of these Packages that were delivered in the forecast time."""
 

@@ -25,8 +25,8 @@ from fieldagent.wire.proof import is_update_proved
 
 
 class ForwardedUpdate(NamedTuple):
-    """A message of the hub for another kit: a parcel, or an update about the other kit's incident,
-    which this kit also stores.
+    """A message of the hub for another kit: a parcel, or an update about the other kit's incident.
+    This kit stores the update too.
     """
 
     content: IncidentUpdate | Parcel

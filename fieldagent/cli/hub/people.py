@@ -39,7 +39,7 @@ def leave_group(call: Call) -> Result:
 
 @make_transaction
 def set_group_satellite(call: Call) -> Result:
-    """Allow or forbid sending items from kits to a group over satellite."""
+    """Set whether items from kits also reach a group over satellite."""
     group, rule = _find_group(call), call.arguments.rule == "on"
     people.change_group(*call.here, group, over_satellite=rule, now=call.now)
     return {"id": group}

@@ -152,7 +152,7 @@ def _read_last_number(place: SettingsPlace) -> int:
     try:
         return int(place.number.read_text())
     except (FileNotFoundError, ValueError):
-        # If the file cannot be read, use the number in the last result.
+        # The file may be missing or damaged, but an old number must not be accepted again.
         outcome = outcomes.read_offer_report(place.result)
         return 0 if outcome is None or outcome.state == "refused" else outcome.number
 

@@ -2,9 +2,9 @@
 people.
 
     a public key          identifies a person: another key is another person's radio
-    a text on a channel   is not authenticated. In a private channel its name is accepted if exactly
-                          one contact has it. Otherwise the text can still raise an SOS under that
-                          name
+    a text on a channel   is not authenticated. In a private channel the name before the colon is
+                          accepted if exactly one contact has it. Otherwise the text can still raise
+                          an SOS under that name
     reactions             do not exist, so the result of a message is sent as a text
     waypoints, alerts     do not exist, and an SOS is a text
     an acknowledgement    comes from the person's radio

@@ -52,7 +52,7 @@ class Position:
     needs the name."""
 
     def encode_introduction(self, name: Name) -> bytes:
-        """Return an envelope with the sender's name."""
+        """Return the envelope with the sender's name and the position."""
         if self.with_name is None or self.with_name[0] is not name:
             body = encode([name.entry, *self.entries], origin=self.sender)
             self.with_name = name, body

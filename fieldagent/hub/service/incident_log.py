@@ -19,8 +19,8 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 log = logging.getLogger(__name__)
 
 STEPS_MAX = 1_000
-"""Largest number of steps in the last `UNSETTLED_S` seconds before the start of the hub, which are
-not logged."""
+"""Largest number of steps that are skipped at the start of the hub. These are the steps of the
+last `UNSETTLED_S` seconds."""
 UNLOGGED_STEPS = ("item", "answer on the kit")
 """Steps that are not logged because they are frequent. For example, a kit may send a position every
 minute."""

@@ -138,7 +138,8 @@ class Flows:
             return urgent_lanes, next_time
         if probe_at > now:
             return urgent_lanes, min(next_time, probe_at)
-        # An escalation that was never tried waits until it is due.
+        # A failed delivery may be sent early, to see whether the receiver is up again. An
+        # escalation that was never tried waits until it is due.
         may = [lane for lane in open_ if lane.not_before <= now or lane.attempts]
         may.sort(key=lambda lane: (lane.not_before, lane.item))
         probes = [lane for lane in may if not lane.sos][:1]

@@ -51,7 +51,7 @@ class Faults:
     silent: int = 0
     """Number of requests that are received and not answered."""
     cut: int = 0
-    """Number of requests after which the connection is cut."""
+    """Number of next requests that are received without an answer: the connection is closed."""
     late: float = 0.0
     """Delay of each answer in seconds."""
 

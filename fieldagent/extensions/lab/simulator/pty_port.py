@@ -55,7 +55,7 @@ def _open_pty(name: Path) -> Iterator[int]:
         _make_link(line, name)
         yield our_end
     finally:
-        # Another simulator may have taken the name meanwhile. Do not remove its line.
+        # Another simulator may have taken the name meanwhile. Do not remove its link.
         if name.is_symlink() and name.readlink() == Path(line):
             name.unlink(missing_ok=True)
         os.close(their_end)

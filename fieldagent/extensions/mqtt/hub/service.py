@@ -84,7 +84,7 @@ async def run(host: BridgeHost, broker: HubBroker, rules: HubMqttRules) -> None:
 
 
 class _BrokerBridge:
-    """Bridge in the process that currently runs it."""
+    """Bridge between an MQTT broker and one workspace. One hub process at a time runs it."""
 
     def __init__(
         self, host: BridgeHost, broker: HubBroker, rules: HubMqttRules, workspace: int

@@ -166,7 +166,8 @@ class TncModem:
 
     def _store_waiting_bytes(self, waiting: int | None) -> None:
         if waiting is not None:
-            # Accept a late answer too, because the first answer may be late over a slow line.
+            # Also accept an answer after `ANSWER_TIMEOUT_S`, because a slow line delays the first
+            # answer.
             self._can_report_queue = True
             self._waiting = waiting
             self._reported.set()

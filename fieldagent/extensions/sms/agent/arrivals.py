@@ -118,8 +118,8 @@ def _find_group(stored_part: _StoredPart, alike: list[_Group]) -> _Group:
         and _compute_distance(stored_part, each) <= PARTS_APART
     ]
     if fits:
-        # If several messages fit, use the later one in the store. If a message already has the
-        # part, its sender has started the message again.
+        # If several messages are equally near in time, use the last one in the store, because the
+        # sender may have started the message again.
         return min(reversed(fits), key=lambda each: _compute_distance(stored_part, each))
     alike.append({})
     return alike[-1]
