@@ -340,7 +340,7 @@ class PacedVisit(Visit):
     def __init__(self, pace: CpuPace, door_account: CallerAccount | None) -> None:
         self._pace = pace
         self._account = self._door = door_account
-        self._at_door = 0.0
+        self._door_paid_s = 0.0
         """CPU seconds of this connection that the source's door account has paid."""
         self._task: trio.lowlevel.Task | None = None
         if door_account is not None:
@@ -363,7 +363,7 @@ class PacedVisit(Visit):
         if self._account is not None:
             self._account.spend(seconds)
             if self._account is self._door:
-                self._at_door += seconds
+                self._door_paid_s += seconds
 
     def can_continue(self) -> bool:
         return self._account is None or self._account.can_continue()
@@ -390,9 +390,9 @@ class PacedVisit(Visit):
 
     def _move_cost_to_caller(self) -> None:
         if self._account is not None and self._door is not None:
-            self._account.spend(self._at_door)
-            self._door.spend(-self._at_door)
-            self._at_door = 0.0
+            self._account.spend(self._door_paid_s)
+            self._door.spend(-self._door_paid_s)
+            self._door_paid_s = 0.0
 
     def record_refusal(self, head: Request, status: int) -> None:
         if status == 401:

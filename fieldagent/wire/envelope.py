@@ -223,7 +223,7 @@ class EstimatedPosition:
     radius: int
 
 
-Beside = Contact | EstimatedPosition | Source | UnauthenticatedMark
+ItemAddition = Contact | EstimatedPosition | Source | UnauthenticatedMark
 """Additions to the item with the same sequence. The item is valid without them."""
 
 

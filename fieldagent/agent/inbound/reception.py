@@ -43,13 +43,13 @@ from fieldagent.wire.command import RemoteCommand
 from fieldagent.wire.envelope import (
     Ack,
     AuthorMark,
-    Beside,
     Contact,
     Content,
     Entry,
     EstimatedPosition,
     Fragment,
     Introduction,
+    ItemAddition,
     JournalNumber,
     Program,
     Receipt,
@@ -376,7 +376,7 @@ class Inbox:
             )
         elif isinstance(content, Parcel):
             result.updates_for_kits.append(ForwardedUpdate(content, entry.time))
-        elif not isinstance(content, Beside):
+        elif not isinstance(content, ItemAddition):
             self.store_entry(db, origin, entry, result)
 
     def _store_receipt(

@@ -116,8 +116,10 @@ def _list_kit_costs(db: Db, devices: Sequence[dict[str, Any]]) -> Iterator[KitCo
         size = 0 if over_satellite is None else over_satellite["bytes"]
         sms = SMS_CREDITS if device["id"] in by_sms else 0
         # For a modem that is billed by bytes, a byte counts as a credit, as in a kit's bridges.
-        above = 0 if over_satellite is None else over_satellite["credits"] or compute_credits(size)
-        yield KitCost(device["name"], False, size, sms, above + sms)
+        satellite_credits = 0
+        if over_satellite is not None:
+            satellite_credits = over_satellite["credits"] or compute_credits(size)
+        yield KitCost(device["name"], False, size, sms, satellite_credits + sms)
 
 
 def _find_heard_by_sms(db: Db, devices: list[int]) -> set[int]:

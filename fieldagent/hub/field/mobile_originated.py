@@ -75,11 +75,11 @@ from fieldagent.wire.command import RemoteCommand
 from fieldagent.wire.envelope import (
     Ack,
     AuthorMark,
-    Beside,
     Entry,
     Envelope,
     Fragment,
     Introduction,
+    ItemAddition,
     JournalNumber,
     Program,
     Receipt,
@@ -99,7 +99,7 @@ from fieldagent.wire.proof import is_update_proved
 
 log = logging.getLogger(__name__)
 
-_OF_THE_AIR = Ack | RelayRequest | AuthorMark | Program | RouteToHub | Beside | RemoteCommand
+_RADIO_ONLY = Ack | RelayRequest | AuthorMark | Program | RouteToHub | ItemAddition | RemoteCommand
 
 
 NO_DEVICE_REASON = (
@@ -375,7 +375,7 @@ class MobileOriginatedReceiver:
             message.troubles.append(unusable)
             return
         content = entry.content
-        if isinstance(content, _OF_THE_AIR):
+        if isinstance(content, _RADIO_ONLY):
             message.troubles.append("a note of the radio, which is not valid for the hub")
             return
         # An entry of another kind goes to people. This includes entries of kinds that future

@@ -29,11 +29,11 @@ from fieldagent.wire.command import RemoteCommand
 from fieldagent.wire.envelope import (
     Ack,
     AuthorMark,
-    Beside,
     Entry,
     Envelope,
     Fragment,
     Introduction,
+    ItemAddition,
     JournalNumber,
     Program,
     Receipt,
@@ -65,7 +65,7 @@ _NOT_STORED = (
     | AuthorMark
     | Program
     | Report
-    | Beside
+    | ItemAddition
     | JournalNumber
     | ToHub
     | RemoteCommand
