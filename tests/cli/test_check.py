@@ -26,11 +26,14 @@ ANSWERS = {"AT+CGSN": IMEI, "AT+CGMR": "TA16005", "AT+CSQF": "+CSQF:3", "AT+CULK
 
 
 def check(
-    properties: Path, before: Sequence[str] = (), **environment: str
+    properties: Path,
+    before: Sequence[str] = (),
+    words: Sequence[str] = ("check",),
+    **environment: str,
 ) -> tuple[int, list[str], list[str]]:
-    """Return the exit code, the good and the bad results."""
+    """Run `fieldagent` with these words. Return the exit code, the good and the bad findings."""
     done = subprocess.run(
-        [*before, *MODULE, "check", "--json", "--config", str(properties)],
+        [*before, *MODULE, *words, "--json", "--config", str(properties)],
         capture_output=True,
         text=True,
         timeout=PATIENCE,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import socket
 import sqlite3
@@ -21,30 +20,22 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
+from fieldagent.hub.operator import directip
 from fieldagent.hub.store.schema import VERSION
 from fieldagent.store.sqlite import write_version_header
 from fieldagent.system.exit_codes import MISSING, OK, SETTINGS
+from tests.cli.test_check import check as run_check
 from tests.processes import MODULE, PATIENCE, administer, free_port, hub
 
 
 def check(
     home: Path, settings: Mapping[str, str], **variables: str
 ) -> tuple[int, list[str], list[str]]:
-    """Return the exit code, the good and the bad findings."""
+    """Return the exit code, the good and the bad findings about a hub with these settings."""
     properties = home / "hub.properties"
     lines = {"database": str(home / "hub.sqlite3"), "port": str(free_port()), **settings}
     properties.write_text("".join(f"{name}={value}\n" for name, value in lines.items()))
-    done = subprocess.run(
-        [*MODULE, "hub", "check", "--json", "--config", str(properties)],
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-        env={**os.environ, **variables},
-    )
-    findings = json.loads(done.stdout)["findings"]
-    good = [each["text"] for each in findings if each["good"]]
-    bad = [each["text"] for each in findings if not each["good"]]
-    return done.returncode, good, bad
+    return run_check(properties, words=("hub", "check"), **variables)
 
 
 def test_hub_that_can_start_has_good_findings(tmp_path: Path) -> None:
@@ -73,11 +64,15 @@ def test_running_hub_is_recognised_and_another_program_is_a_fault(tmp_path: Path
         answering.join(PATIENCE)
         assert code == SETTINGS
         assert any(f"port {port}" in each and "is in use" in each for each in bad), bad
-        for name in ("admin-listen", "proxy-listen", "directip-listen"):
+        for name, title in (
+            ("admin-listen", "admin-listen"),
+            ("proxy-listen", "proxy-listen"),
+            ("directip-listen", directip.KIND.title),
+        ):
             taken = {name: f"127.0.0.1:{port}", "trusted-proxies": "127.0.0.1"}
             code, _, (finding,) = check(tmp_path, taken)
             assert code == SETTINGS and finding.startswith(
-                f"{name}: port {port} on 127.0.0.1 is in use"
+                f"{title}: port {port} on 127.0.0.1 is in use"
             )
 
 

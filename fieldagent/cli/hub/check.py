@@ -19,6 +19,7 @@ from fieldagent.cli.findings import check_map, make_settings_finding, print_find
 from fieldagent.http.certificate import load_certificate
 from fieldagent.http.listeners import ListenFailed, open_listeners
 from fieldagent.hub.console.passkeys import find_missing_library
+from fieldagent.hub.operator.registry import get_operators
 from fieldagent.hub.settings import ENVIRONMENT, HubSettings, load_settings, make_database_options
 from fieldagent.hub.store.copies import refuse_lost_database
 from fieldagent.hub.store.opening import is_postgres, open_store
@@ -167,12 +168,21 @@ def _check_ports(settings: HubSettings) -> Iterator[Finding]:
     for name, address in (
         ("proxy-listen", settings.proxy_listen),
         ("admin-listen", settings.admin_listen),
-        ("directip-listen", settings.operator_own["directip-listen"]),
     ):
         if address is not None:
             host, other_port = address
             found = _check_port(other_port, [host])
             yield found._replace(text=f"{name}: {found.text}")
+    for kind in get_operators(settings.operators).values():
+        try:
+            listener = kind.listen(settings.operator_own)
+        except ListenFailed as error:
+            yield Finding(False, f"{kind.title}: {error}")
+            continue
+        if listener is not None:
+            for each in listener.sockets:
+                each.close()
+            yield Finding(True, f"{kind.title}: the port for its gateway is free")
 
 
 def _check_port(port: int, hosts: Sequence[str]) -> Finding:
