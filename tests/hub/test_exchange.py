@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 import cbor2
 import pytest
 
-from fieldagent.hub.access.directory import NAME_CHARACTERS_MAX
+from fieldagent.hub.access.user_names import NAME_CHARACTERS_MAX
 from fieldagent.hub.contract import Bearer
 from fieldagent.hub.field import mobile_terminated, operator_handover
 from fieldagent.hub.operator.contract import Verdict

@@ -11,7 +11,8 @@ from typing import Any
 from fieldagent.http.guard import get_required_body
 from fieldagent.http.message import Request
 from fieldagent.http.problem import Problem
-from fieldagent.hub.access.directory import IMEI, NAME_CHARACTERS_MAX
+from fieldagent.hub.access.directory import IMEI
+from fieldagent.hub.access.user_names import NAME_CHARACTERS_MAX
 from fieldagent.hub.contract import NUMBER_MAX, parse_id
 from fieldagent.package.reading import (
     Fault,

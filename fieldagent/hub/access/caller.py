@@ -340,7 +340,7 @@ class RateResult(NamedTuple):
     """Result of counting several calls against the rates of their keys."""
 
     problems: list[Problem | None]
-    """For each call the refusal, or None."""
+    """Refusals, one for each call. None if the call is accepted."""
     tats: Mapping[int, float]
     """New theoretical arrival time (generic cell rate algorithm), in Unix seconds, of each key
     whose value has changed."""

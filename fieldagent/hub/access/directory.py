@@ -11,7 +11,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from fieldagent.hub.access import imei_claims, secret, sessions
-from fieldagent.hub.access.user_names import find_form_fault, find_name_fault
+from fieldagent.hub.access.user_names import (
+    NAME_CHARACTERS_MAX,
+    find_form_fault,
+    find_name_fault,
+)
 from fieldagent.hub.contract import Device, Revoked, UnknownDevice, parse_id
 from fieldagent.hub.operator.registry import DEFAULT
 from fieldagent.hub.records import kit_report, lease, operator_trouble, shifts, workspace_log
@@ -22,7 +26,6 @@ from fieldagent.system.wording import sentence
 
 TYPES = ("User", "Device", "Integration", "Resource")
 
-NAME_CHARACTERS_MAX = 80
 ONE_TIME_LIFETIME_S = 7 * 86_400.0
 """Seconds for which a one-time password is valid that another person has created."""
 IMEI = re.compile(r"[0-9]{15}", re.ASCII)
@@ -106,7 +109,7 @@ def add_user(
     check_name(name)
     # Users may type their address with capital letters when they sign in.
     email = email.lower()
-    if fault := find_form_fault(name, email, NAME_CHARACTERS_MAX):
+    if fault := find_form_fault(name, email):
         raise Refused(fault)
     if email and _change_one(db, "SELECT id FROM member WHERE lower(email) = ?", email):
         raise Refused(

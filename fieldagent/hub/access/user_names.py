@@ -7,6 +7,10 @@ import re
 from fieldagent.hub.store.contract import Db
 from fieldagent.system.wording import sentence
 
+NAME_CHARACTERS_MAX = 80
+"""Maximum number of characters of a name. A name or email address that kits get has at most as many
+bytes."""
+
 
 def find_name_fault(db: Db, workspace: int, name: str) -> str:
     """Return the error text if an enabled user of the workspace has the name, ignoring upper and
@@ -27,14 +31,14 @@ def find_name_fault(db: Db, workspace: int, name: str) -> str:
     return ""
 
 
-def find_form_fault(name: str, email: str, bytes_max: int) -> str:
+def find_form_fault(name: str, email: str) -> str:
     """Return the reason why no user can have this name or this email address. The reason is empty
     if a user can have both. `email` is empty for a user without an address.
     """
-    if max(len(name.encode()), len(email.encode())) > bytes_max:
+    if max(len(name.encode()), len(email.encode())) > NAME_CHARACTERS_MAX:
         return sentence(
             "name and email can have {most} bytes each, because they are sent to kits",
-            most=bytes_max,
+            most=NAME_CHARACTERS_MAX,
         )
     if email and not re.fullmatch(r"[^@\s]+@[^@\s]+", email):
         return sentence(

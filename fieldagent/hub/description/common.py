@@ -38,7 +38,8 @@ from fieldagent.http.openapi_parts import (
     problem_schema,
 )
 from fieldagent.hub.access.caller import ROLES
-from fieldagent.hub.access.directory import NAME_CHARACTERS_MAX, TYPES
+from fieldagent.hub.access.directory import TYPES
+from fieldagent.hub.access.user_names import NAME_CHARACTERS_MAX
 from fieldagent.hub.administration.acts import LISTED, LISTED_MAX
 from fieldagent.hub.api.read_api import DELIVERY_STATES
 from fieldagent.hub.contract import Bearer

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fieldagent.hub.access import directory
+from fieldagent.hub.access.user_names import NAME_CHARACTERS_MAX
 from fieldagent.hub.field import cost
 from fieldagent.hub.records.ledger import Posting
 from fieldagent.hub.store.contract import Db
@@ -28,7 +29,7 @@ def make_author_name(name: str) -> str:
     """Return the name of the member that kits show as the author of a person's texts: `name`,
     shortened if it is too long for a member.
     """
-    return name[: directory.NAME_CHARACTERS_MAX]
+    return name[:NAME_CHARACTERS_MAX]
 
 
 def find_excess(db: Db, posting: Posting, kit: int, now: float) -> str:
