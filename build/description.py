@@ -16,7 +16,7 @@ TABLES = (
     *("fieldagent/*/description", "fieldagent/extensions/*/hub/description.py"),
     *("fieldagent/http/openapi_parts.py", "fieldagent/page/map_description.py"),
 )
-"""Patterns of the Python tables, and of modules that only the tables import."""
+"""Path patterns of the Python tables and of the modules that only the tables import."""
 
 
 def main(tree: Path) -> None:

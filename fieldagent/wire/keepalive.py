@@ -51,8 +51,8 @@ class LinkBreak(NamedTuple):
 
 @dataclass(slots=True)
 class _LinkTimes:
-    """Times of the current link, by the caller's clock in seconds: of the last message from the
-    peer, and of the last message to the peer.
+    """Times when the last message on the current link was received and sent, in seconds of the
+    caller's clock.
     """
 
     heard: float

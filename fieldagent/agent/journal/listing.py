@@ -167,7 +167,7 @@ def read_latencies(journal: Journal) -> dict[str, Latency]:
 
 OWN_IDENTITY = Identity("", "this kit", "Device")
 SEARCHED_ROWS_MAX = 20_000
-"""Maximum number of Packages, and of payloads, that a search reads, beginning with the newest."""
+"""A search reads at most this many Packages and as many payloads, the newest ones first."""
 _SELECT_OWN = (
     "SELECT sequence, body, accepted FROM package WHERE sequence > (SELECT max(sequence) FROM"
     " package) - {looked_at} AND sequence NOT IN (SELECT sequence FROM carried)"

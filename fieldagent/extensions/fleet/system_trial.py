@@ -278,7 +278,7 @@ def _read_piece(
             continue
         if digest(content) == piece.content:
             return content, len(packed)
-    raise UpdateRefused(f"piece {number + 1} of {trial.what} differs from what was signed")
+    raise UpdateRefused(f"piece {number + 1} of {trial.what} does not match its signed checksum")
 
 
 def _fetch_complete_piece(place: Place, trial: SystemTrial, number: int) -> SystemPiece:

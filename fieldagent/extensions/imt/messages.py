@@ -353,7 +353,7 @@ FINAL: Mapping[str, MoStatus] = {
     "crc_error_in_transfer": MoStatus(_S.DOUBTFUL, "it was garbled in the air"),
     "message_cancelled_in_transit": MoStatus(_S.DOUBTFUL, "withdrawn, although it may have left"),
 }
-"""Meaning of each `final_mo_status`, and of each `message_response` that refuses the message."""
+"""Meanings by `final_mo_status`, or by the `message_response` of a refused message."""
 
 
 def find_mo_status(status: str) -> MoStatus:

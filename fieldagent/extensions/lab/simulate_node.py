@@ -235,7 +235,7 @@ def _set_between(nodes: Nodes, arguments: list[str]) -> str:
         return f"nodes {first} and {other} do not hear each other"
     loss = _read_chance(arguments[2:])
     nodes.air.move(first, other, loss)
-    return f"nodes {first} and {other} lose {loss:.0%} of what is between them"
+    return f"nodes {first} and {other} lose {loss:.0%} of the packets between them"
 
 
 def _set_region(nodes: Nodes, arguments: list[str]) -> str:

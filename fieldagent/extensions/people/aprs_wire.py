@@ -87,7 +87,7 @@ class AprsHeard(NamedTuple):
 
     source: str
     what: AprsPosition | AprsEmergency | AprsObject | AprsMessage | AprsAnswer | None
-    """None if the type of the content is not supported."""
+    """Content of the frame, or None if its type is not supported."""
     over_internet: bool = False
     """True if the frame arrived over APRS-IS. In this case, the sender may be far away."""
 

@@ -1,6 +1,4 @@
-"""Description of health, metrics and events, and of the calls of kits and satellite operators, in
-OpenAPI.
-"""
+"""Describes health, metrics, events, and the calls of kits and satellite operators, in OpenAPI."""
 
 from __future__ import annotations
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 from fieldagent.agent.inbound.incident_news import IncidentNews
 from fieldagent.agent.inbound.reception import ReceivedMessage
 from fieldagent.agent.journal import incident
-from fieldagent.agent.journal.incident import AGE_SHOWN_S, OWN_STATION
+from fieldagent.agent.journal.incident import AGE_SHOWN_S, OWN_STATION, HeardIncident
 from fieldagent.agent.outbound.incident_status import list_heard_incidents
 from fieldagent.cli.kit.sos import format_heard
 from fieldagent.package.package import IncidentState, IncidentUpdate, Location, Message
@@ -49,6 +50,15 @@ async def test_sos_items_of_station_belong_to_one_incident(tmp_path: Path) -> No
         assert all(each["sos"] for each in events(k))
         (heard,) = incident.list_heard(k.journal, 9)
         assert (heard.station, heard.number, heard.state) == (ADA, 70, IncidentState.OPEN)
+
+
+async def test_open_sos_of_thirty_kits_are_all_shown(tmp_path: Path) -> None:
+    async with kit(tmp_path) as k:
+        raised = now(k)
+        for station in range(1, 31):
+            heard = HeardIncident(station, station, IncidentState.OPEN, raised, raised, "")
+            await k.journal.commit(partial(incident.store_heard_incident, heard_incident=heard))
+        assert len(list_heard_incidents(k.journal)) == 30
 
 
 AGES = {

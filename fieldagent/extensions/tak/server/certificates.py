@@ -115,7 +115,7 @@ def find_holder(db: Db, workspace: int, serial: str, now: float) -> PhoneHolder 
 
 
 def find_valid(db: Db, workspace: int, serials: Collection[str], now: float) -> set[str]:
-    """Return those of `serials` whose certificate is valid."""
+    """Return the serial numbers of `serials` that belong to valid certificates."""
     if not serials:
         return set()
     which, membership_values = make_membership(db, serials)

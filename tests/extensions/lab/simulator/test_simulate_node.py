@@ -304,7 +304,7 @@ def test_unplugged_node_resumes_once_plugged_in(tmp_path: Path) -> None:
         ("loss much", "a chance is a number from 0 to 1"),
         ("busy on", "the channel is never free"),
         ("reboot 2", "has lost its memory"),
-        ("between 1 2 0.25", "nodes 1 and 2 lose 25% of what is between them"),
+        ("between 1 2 0.25", "nodes 1 and 2 lose 25% of the packets between them"),
         ("between 2 1 off", "nodes 2 and 1 do not hear each other"),
         ("between 1 2", "between A B 0..1, or between A B off"),
         ("between 1 1 off", "of two nodes"),
