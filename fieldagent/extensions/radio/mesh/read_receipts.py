@@ -41,6 +41,9 @@ ANSWER_DELAY_MAX_S = 2.0
 PASS_AFTER, PASS_WITHIN = 3.0, 4.0
 """Seconds before a receipt is passed on: a fixed time, in which the answer may arrive, and the
 maximum of the random time that is added."""
+COPIES_WITHIN_S = 12.0
+"""Seconds within which copies of one transmission arrive over different stations. The next repeat
+of a receipt comes later, after three quarters of AGAIN_FIRST at least."""
 RIDE_DELAY_S = 60.0
 """Seconds before a receipt that was not requested may be sent with other entries. The answer to
 such a receipt is also sent only with other entries."""
@@ -99,6 +102,12 @@ class ReadReceipt:
     def pause(self) -> None:
         """Do not send the entry until `schedule` is called again."""
         self.rides_from = self.due_at = inf
+
+    def is_copy(self, hops: int, now: float) -> bool:
+        """Return True if the same transmission has arrived over as many hops before. Then a reply
+        to it is sent or scheduled already.
+        """
+        return hops == self.hops and now - self.heard < COPIES_WITHIN_S
 
     def record_arrival(self, hops: int, now: float) -> bool:
         """Record that the receipt arrived over `hops` transmissions. Return False if the receipt
@@ -203,6 +212,8 @@ class Readings:
         self._relayed[key] = relayed
         while len(self._relayed) > PASSED_MAX:
             del self._relayed[next(iter(self._relayed))]
+        if relayed.receipt.is_copy(hops, now):
+            return
         if not relayed.receipt.record_arrival(hops, now):
             relayed.receipt.record_echo(sender)
         elif relayed.answer is not None and relayed.answer.hops < self._hops:
