@@ -122,6 +122,25 @@ async def receive_next(people: MeshcorePeople, kind: type) -> HandheldReport:
             return heard
 
 
+async def receive_repeated(
+    there: Bench, people: MeshcorePeople, text: str, at: int = NOW, kind: type = HandheldText
+) -> HandheldReport:
+    """Let Ada write to the kit until it arrives, as apps do, and return the report of this kind. A
+    radio hears nothing while it transmits its own advert.
+    """
+
+    async def repeat() -> None:
+        while True:
+            there.write(text, at)
+            await trio.sleep(1.0)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(repeat)
+        heard = await receive_next(people, kind)
+        nursery.cancel_scope.cancel()
+    return heard
+
+
 async def find_open_error(there: Bench) -> Exception:
     """Return the error for which the radio cannot be opened."""
     with pytest.raises(BaseExceptionGroup) as raised:
@@ -143,14 +162,12 @@ def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def test_direct_message_is_attributed_to_its_key(tmp_path: Path) -> None:
     async with bench(tmp_path) as there, opened_people(there) as people:
-        there.write("hut reached ✓")
-        heard = await receive_next(people, HandheldText)
+        heard = await receive_repeated(there, people, "hut reached ✓")
         key = there.radio(ADA).key
         assert heard.handle == key.hex()
         assert heard.what == HandheldText("hut reached ✓", True, key=key)
         assert (heard.signal.snr, heard.signal.hops, heard.over_internet) == (6.0, 0, False)
-        there.write("hut reached ✓", NOW + 60)
-        again = await receive_next(people, HandheldText)
+        again = await receive_repeated(there, people, "hut reached ✓", NOW + 60)
         assert again.number != heard.number, "the same words later are another message"
 
 
@@ -213,8 +230,7 @@ async def test_keys_with_a_common_prefix_prove_no_identity(tmp_path: Path) -> No
         twin = key[: wire.PREFIX_BYTES] + bytes(26)
         there.radio(KIT).contacts[twin] = CompanionContact(twin, ContactType.CHAT, "Eve")
         async with opened_people(there) as people:
-            there.write("it is me")
-            heard = await receive_next(people, HandheldText)
+            heard = await receive_repeated(there, people, "it is me")
             assert isinstance(heard.what, HandheldText)
             assert (heard.handle, heard.what.key) == (key.hex()[:12], b"")
 
@@ -236,8 +252,7 @@ async def test_texts_of_repeaters_commands_and_rooms_are_ignored(tmp_path: Path)
 
 async def test_battery_level_is_requested_after_a_message(tmp_path: Path) -> None:
     async with bench(tmp_path) as there, opened_people(there) as people:
-        there.write("hello")
-        heard = await receive_next(people, HandheldBattery)
+        heard = await receive_repeated(there, people, "hello", kind=HandheldBattery)
         assert (heard.what, heard.handle) == (HandheldBattery(86), there.radio(ADA).key.hex())
 
 
@@ -370,8 +385,7 @@ async def test_radio_unplugged_within_a_frame_is_opened_again(tmp_path: Path) ->
         there.nodes.plug(kit)
         await until_async(lambda: os.path.lexists(there.place))
         async with opened_people(there) as people:
-            there.write("still there?")
-            await receive_next(people, HandheldText)
+            await receive_repeated(there, people, "still there?")
 
 
 SPOILT: dict[str, Callable[[bytes], bytes]] = {
@@ -400,8 +414,7 @@ async def test_unreadable_first_answer_is_requested_again(
         if how == "shorter than it is":
             assert "does not report its identity" in str(await find_open_error(there))
         async with opened_people(there) as people:
-            there.write("hello")
-            await receive_next(people, HandheldText)
+            await receive_repeated(there, people, "hello")
 
 
 async def test_unreadable_message_does_not_block_the_next(tmp_path: Path) -> None:
@@ -448,8 +461,7 @@ async def test_full_contact_list_is_reported_until_space_is_available(
         async with opened_people(there, link) as people:
             assert link.reason.startswith(f"the radio's list of {CONTACTS_MAX} contacts is full")
             assert link.state.value == "fault"
-            there.write("I am known")
-            await receive_next(people, HandheldText)
+            await receive_repeated(there, people, "I am known")
             del radio.contacts[next(key for key in radio.contacts if key != there.radio(ADA).key)]
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(receive_next, people, HandheldText)
@@ -484,8 +496,7 @@ async def test_new_contact_is_added_if_the_list_has_space(
                     nursery.cancel_scope.cancel()
             else:
                 assert (await receive_next(people, HandheldName)).handle == ada.key.hex()
-                there.write("SOS")
-                await receive_next(people, HandheldText)
+                await receive_repeated(there, people, "SOS")
 
 
 async def test_handle_is_recognised_by_its_own_firmware_only(tmp_path: Path) -> None:
